@@ -18,8 +18,8 @@
 # the attacker is *calibrated*, and the number can be put in a report. If they come true seven times in ten, the number
 # says more about the attacker's model than about the neighbour.
 #
-# The clinic has published its patients by Anatomy: everything but the diagnosis is in clear, and the diagnoses of each
-# group are listed apart. We made the clinic up, so we can hold every belief against the truth.
+# The clinic has published its patients by Anatomy: everything except the diagnosis is in clear, and the diagnoses of each
+# group are listed separately. The clinic is made up, so we can compare every belief with the truth.
 
 # %% tags=["parameters"]
 short = False  # True: fewer draws, for a quick look
@@ -41,8 +41,8 @@ table
 # %% [markdown]
 # ## What the independent attacker believed
 #
-# The model of Groups takes attributes to be independent once the diagnosis is known, and multiplies what each of them
-# tells. `evidence="independent"` asks for it.
+# The model of Groups assumes that attributes are independent given the diagnosis, and multiplies their evidence.
+# `evidence="independent"` asks for this model.
 
 # %%
 independent = ab.fit(table, evidence="independent", seed=1, progressbar=False, **effort)
@@ -64,10 +64,10 @@ assert stated > right + 0.1
 _ = before.plot_reliability()
 
 # %% [markdown]
-# The attacker exaggerates, little where unsure and a lot where sure. The chains agree, so they do not explain it. A
-# suspect is the model: age, marital status and profession depend on each other, and multiplying them counts the same
-# hint more than once. That can be tried. Shuffle each attribute among the people with the same diagnosis, and
-# attributes *are* independent given the diagnosis; everything else stays as it is.
+# The attacker exaggerates, a little when unsure and a lot when sure. The chains agree, so they are not the reason. The
+# model may be: age, marital status and profession depend on each other, and multiplying their evidence counts the same
+# hint more than once. This can be tested. If each attribute is shuffled among the people with the same diagnosis, the
+# attributes *are* independent given the diagnosis, and everything else stays the same.
 
 # %%
 rng = np.random.default_rng(1)
@@ -88,8 +88,8 @@ for name, frame in {"as they are": people, "shuffled": shuffled}.items():
 assert 0 < excess["shuffled"] < 0.6 * excess["as they are"]
 
 # %% [markdown]
-# Most of the exaggeration goes away with the dependence. Some stays, so dependence is not the whole story; one
-# shuffle does not tell what the rest is.
+# Without the dependence, most of the exaggeration disappears. Some remains, so dependence is not the whole explanation;
+# a single shuffle does not show what the rest is.
 #
 # ## Weighted evidence
 #
@@ -104,8 +104,8 @@ print(weighted.evidence_reason)
 weighted.weights[["weight", "se", "meaning"]].style.format(precision=2)
 
 # %% [markdown]
-# What an attribute tells by itself is the grey bar; what it adds to the others is the blue one. Where the blue bar is
-# much shorter, the others tell most of it as well.
+# The grey bar is what an attribute tells by itself, the blue one what it adds to the others. Where the blue bar is much
+# shorter, the others tell most of it as well.
 
 # %%
 ax = weighted.plot_weights()
@@ -125,8 +125,8 @@ for ax, (name, risk) in zip(axes, {"independent": before, "weighted": after}.ite
     ax.set_title(name)
 
 # %% [markdown]
-# Log loss punishes sure and wrong beliefs; less is better. The yardstick is *random worlds*, an attacker who only
-# counts the diagnoses of a group. Who does worse than that should have stopped at counting.
+# Log loss penalises beliefs that are sure and wrong; less is better. The yardstick is *random worlds*, an attacker who
+# only counts the diagnoses of a group. An attacker who does worse than that should have stopped at counting.
 
 # %%
 columns = ["right", "stated", "log_loss", "brier", "ece"]
@@ -147,9 +147,9 @@ for name, risk in {"independent": before, "weighted": after}.items():
 scores.round(3)
 
 # %% [markdown]
-# Both attackers guess far better than counting does. Only the weighted one also knows how good the guesses are.
-# That matters for every measure made of beliefs, the relative threat first of all: a ratio of two exaggerated
-# beliefs has no plain meaning.
+# Both attackers guess far better than counting does, but only the weighted one also knows how good the guesses are.
+# That matters for every measure computed from beliefs, above all the relative threat: a ratio of two exaggerated
+# beliefs has no clear meaning.
 
 # %%
 measures = pd.DataFrame({"independent": before.summary, "weighted": after.summary})
@@ -160,9 +160,9 @@ measures.loc[["GT_A", "RGT_A", "Ti_q95", "max_Ti"]].round(2)
 # %% [markdown]
 # ## An attacker who knows the group
 #
-# Somebody may know little about a victim but the number of the group, from a leaked index, say. `group=` adds that
-# knowledge. Here the attacker knows age and sex only; the victims are patients whose record occurs once, so that we
-# can tell their groups ourselves.
+# Somebody may know little about a victim except the number of the group, for instance from a leaked index. `group=` adds
+# that knowledge. Here the attacker knows only age and sex. The victims are patients whose record occurs once, so that
+# we can find their groups.
 
 # %%
 known = list(table.attributes)
@@ -188,8 +188,8 @@ assert share["age, sex and group"] > share["age and sex"]
 #
 # ## Real people
 #
-# The census table Adult is not part of the package; `anonbayes datasets download adult` fetches it once. Its attributes
-# depend on each other as those of real people do. The secret is the occupation, the release an Anatomy with l = 4.
+# The census table Adult is not part of the package; `anonbayes datasets download adult` downloads it once. Its attributes
+# depend on each other, as those of real people do. The secret is the occupation; the release is an Anatomy with l = 4.
 
 # %%
 try:
@@ -211,10 +211,10 @@ if adult is not None:
 # %% [markdown]
 # ## What to conclude
 #
-# - Chains that agree tell that the computation is right. Whether the *model* is right only outcomes can tell: look at
-#   `risk.scores` and `risk.plot_reliability()` before quoting a belief.
-# - Counting dependent attributes in full is a large part of the trouble here. Weighted evidence learns from the release
-#   alone how much each may count, so an attacker can do the same.
-# - A belief that is too sure is not a cautious estimate of the danger. Among those whom the attacker claims to be nearly
-#   certain about, many are guessed wrongly, and relative threats inherit the exaggeration.
-# - Compare with random worlds. An attacker who scores worse than counting is not the one to report.
+# - If chains agree, the computation is probably right. Whether the *model* is right, only outcomes can tell: look at
+#   `risk.scores` and `risk.plot_reliability()` before you quote a belief.
+# - Counting dependent attributes in full is a large part of the problem here. Weighted evidence learns from the release
+#   alone how much each attribute should count, so an attacker can do the same.
+# - A belief that is too sure is not a cautious estimate of the danger. Among the people about whom the attacker claims to
+#   be almost certain, many are guessed wrong, and relative threats inherit the exaggeration.
+# - Compare with random worlds. Do not report an attacker who scores worse than counting.

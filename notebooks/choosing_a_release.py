@@ -14,16 +14,16 @@
 # %% [markdown]
 # # Choosing a release: the officer's decision
 #
-# A clinic wants to publish its patients' table for research. The data protection officer has to answer for it, and
-# gets a proposal that says *k = 5*. Why five? What would ten cost, and what would it buy? What about Anatomy, which
-# the statisticians would rather have?
+# A clinic wants to publish a table of its patients for research. The data protection officer is responsible, and gets a
+# proposal that says *k = 5*. Why five? What would ten cost, and what would be gained? What about Anatomy, which the
+# statisticians would prefer?
 #
-# The officer writes the rules down first, before seeing any result:
+# The officer writes down the rules first, before seeing any result:
 #
-# 1. **Not much more than the population gives away.** An attacker who knows that somebody is in the table may guess
-#    right at most five percentage points more often than somebody who only learned about the population (`RGT_A`).
-# 2. **Nobody singled out.** For nobody may the attacker be more than ten times as sure (`max_Ti`).
-# 3. **Numbers that can be trusted.** What was simulated must have converged.
+# 1. **Not much more than the population gives away.** An attacker who knows that a person is in the table may be right at
+#    most five percentage points more often than somebody who only learned about the population (`RGT_A`).
+# 2. **Nobody is singled out.** The attacker may not be more than ten times as sure about anybody (`max_Ti`).
+# 3. **Numbers that can be trusted.** All simulations must have converged.
 # 4. Among the releases that keep these rules: **the most useful one**, measured by how faithfully it teaches what the
 #    cleartext teaches (`RF`).
 
@@ -52,13 +52,13 @@ people.head()
 # %% [markdown]
 # ## The candidates
 #
-# Two horizontal schemes, each with several k and l. *Recoding* lifts all values of an attribute to the same level
-# where it can; *Mondrian* cuts the table into ever smaller boxes, here along the same hierarchies. And *Anatomy*, which
-# has no k of its own.
+# There are two horizontal schemes, each with several k and l. *Recoding* raises all values of an attribute to the same
+# level where it can; *Mondrian* cuts the table into ever smaller boxes, here along the same hierarchies. The third scheme
+# is *Anatomy*, which has no k of its own.
 #
-# Cells from a hierarchy are nested, so the posterior of every horizontal release is a closed form and takes a blink.
-# Anatomy takes a little longer. How much each attribute counts is learned from every release by itself (weighted
-# evidence; see *Calibrated attackers*).
+# Cells from a hierarchy are nested, so the posterior of every horizontal release has a closed form and is computed almost
+# at once. Anatomy takes a little longer. How much each attribute counts is learned from each release separately
+# (weighted evidence; see *Calibrated attackers*).
 
 # %%
 ks, ls = ([5, 25], [3]) if short else ([2, 5, 10, 25, 50], [1, 3, 5])
@@ -88,10 +88,10 @@ print(
 assert all(trusted.values())
 
 # %% [markdown]
-# No Markov chain was needed, so rule 3 is easily kept. With `evidence="independent"` Anatomy would have to be sampled,
-# and a release whose chains do not agree would be out until somebody samples it better (*Convergence in practice* shows
-# how). All releases are assessed on the same people. Where a larger l changes nothing, because larger groups are
-# diverse anyway, the table shows one line only.
+# No Markov chain was needed, so rule 3 is kept easily. With `evidence="independent"`, Anatomy would have to be sampled,
+# and a release whose chains disagree would be excluded until somebody samples it better (*Convergence in practice* shows
+# how). All releases are assessed on the same people. Where a larger l changes nothing, because larger groups are diverse
+# anyway, the table shows only one line.
 
 # %%
 risks = {"{} k={} l={}".format(*name): assessed[name] for name, passed in trusted.items() if passed}
@@ -108,8 +108,8 @@ shown.drop_duplicates(["scheme", "groups", "RF"], keep="last")[columns].round(3)
 # %% [markdown]
 # ## The frontier
 #
-# To the right: more useful. Up: more dangerous. The line joins the releases that no other beats in both; the grey
-# area is what the rules forbid. Numbers at the points are k and l.
+# Releases further to the right are more useful, those further up more dangerous. The line joins the releases that no
+# other beats in both respects; the grey area is what the rules forbid. The numbers at the points are k and l.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
@@ -138,9 +138,9 @@ axes[0].legend(frameon=False)
 _ = fig.suptitle("Threat against utility")
 
 # %% [markdown]
-# Three things to see. With the same k and l, Mondrian teaches more than recoding more often than not, and endangers more,
-# so k and l do not say which is better. Anatomy teaches most and is outside the rules. And the two pictures differ: a release can
-# be harmless on average and still point at somebody, which is why there are two rules.
+# The pictures show three things. With the same k and l, Mondrian is usually more useful than recoding, and more
+# dangerous, so k and l do not say which is better. Anatomy is the most useful and breaks the rules. And the two pictures
+# differ: a release can be harmless on average and still expose somebody, which is why there are two rules.
 
 # %%
 kept = table[table["keeps the rules"]]
@@ -161,12 +161,11 @@ assert not table.loc[proposal, "keeps the rules"]
 table.loc[[proposal, choice], columns].T.round(3)
 
 # %% [markdown]
-# The proposal (with l = 3, to be fair to it) breaks the rules; the release that the rules choose is right beside it in
-# the table. What the researchers lose is the difference in `RF`; what the patients gain is the difference in the
-# threats.
+# The proposal (with l = 3, to be fair to it) breaks the rules; the table shows the release that the rules choose next to
+# it. The researchers lose the difference in `RF`; the patients gain the difference in the threats.
 #
-# How firm is the choice? Some attackers score a little worse than random worlds, who only count, and their threats
-# deserve less trust. An officer who sets those releases aside as well chooses:
+# How firm is the choice? For some releases the attacker scores slightly worse than random worlds, which only counts, so
+# their threats deserve less trust. An officer who sets those releases aside as well chooses:
 
 # %%
 below = [name for name, risk in risks.items() if risk.belief_scores.below_random_worlds]
@@ -194,9 +193,9 @@ ax.set(xlabel="share guessed right", title=f"{choice}: by diagnosis (number of p
 _ = ax.legend(frameon=False, loc="lower right")
 
 # %% [markdown]
-# The frequent diagnoses are guessed because they are frequent. The ones that would hurt most are rare, and an attacker
-# who names the most likely value never names them. So the officer asks another question: how well can an attacker tell
-# *whether* somebody has any of these? `harm=` makes that the threat.
+# The frequent diagnoses are guessed because they are frequent. The diagnoses that would do most harm are rare, and an
+# attacker who names the most likely value never names them. So the officer asks another question: how well can an
+# attacker tell *whether* somebody has any of these? `harm=` makes this the threat.
 
 # %%
 stigma = ["HIV", "hepatitis", "addiction", "epilepsy"]
@@ -218,12 +217,13 @@ assert short or levels[choice].max() < levels[proposal].max()
 levels.describe().loc[["50%", "max"]].round(3)
 
 # %% [markdown]
-# For nobody with one of these diagnoses does the attacker find it more likely than not. The chosen release lowers
-# the belief about those who are exposed most, and about the others.
+# For nobody with one of these diagnoses does the attacker consider it more likely than not. The chosen release lowers
+# the belief about the people who are most exposed, and about the others.
 #
 # ## The report
 #
-# The decision goes on file with its limits, its reasons and what the numbers mean. One HTML page that loads nothing:
+# The decision is filed with its limits, its reasons and an explanation of the numbers, as one HTML page that loads
+# nothing:
 
 # %%
 limits = ab.check_limits(risk, max_relative_threat=MOST_TI, max_threatened=0.35)
@@ -239,22 +239,22 @@ print()
 print(risk.text)
 
 # %% [markdown]
-# The same question from the command line, with the sweep in a file that can be reviewed, versioned and run again
-# next year, is the scenario `models/choose_k_l.toml` of the repository:
+# To ask the same question from the command line, put the sweep into a file that can be reviewed, versioned and run again
+# next year. The scenario `models/choose_k_l.toml` in the repository is such a file:
 #
 # ```sh
 # anonbayes run models/choose_k_l.toml
 # ```
 #
-# Its exit code is 3 when no release keeps the limits, so that a pipeline stops by itself.
+# The exit code is 3 if no release keeps the limits, so that a pipeline stops by itself.
 #
 # ## What to conclude
 #
-# - Write the rules down before looking. Then the sweep decides, and not the number that happens to look nice.
-# - k and l are not a measure of anything that patients or researchers care about. The same k gives different threats
-#   and different utility with another scheme; compare releases by what they do.
-# - Look at averages *and* at the worst case, and once more at the secrets that would hurt most (`harm=`).
-# - A release whose chains do not agree, or whose attacker scores worse than counting, is not a release with a small
-#   threat. It is one that nobody has assessed well yet.
-# - The report documents the decision. It does not make it: whether ten times as sure is acceptable is not a
-#   question that mathematics can answer.
+# - Write down the rules before you look. Then the rules decide, and not a number that happens to look good.
+# - k and l do not measure anything that patients or researchers care about. With another scheme, the same k gives
+#   different threats and different usefulness; compare releases by what they do.
+# - Look at averages *and* at the worst case, and also at the secrets that would do most harm (`harm=`).
+# - A release whose chains disagree, or whose attacker scores worse than counting, does not have a small threat. It has
+#   not been assessed well yet.
+# - The report documents the decision but does not make it: mathematics cannot say whether ten times as sure is
+#   acceptable.

@@ -15,8 +15,8 @@
 # # Convergence in practice: when chains disagree
 #
 # A posterior without a closed form is explored by Markov chains, and a chain can be wrong without looking wrong. This
-# notebook shows a published table on which that happens, what the diagnostics say, what helps, and how a run is
-# continued. The table is chosen such that the right answer is known for certain.
+# notebook shows a published table for which that happens, what the diagnostics say, what helps, and how to continue a
+# run. The table is chosen so that the right answer is known for certain.
 #
 # ## A case-control study
 #
@@ -80,8 +80,8 @@ victim = {"age": "70-79", "marital_status": "widowed"}
 print(post.attacker(victim).round(3).to_dict())
 
 # %% [markdown]
-# No warning, and an answer close to 1/2: all is well? `fit` takes a first look at the log density of the chains and
-# warns when they differ; but it is the same in places that mirror each other. `diagnose` looks at everything.
+# No warning, and an answer close to 1/2: is all well? `fit` takes a first look at the log density of the chains and warns
+# if they differ, but the log density is the same for states that mirror each other. `diagnose` looks at everything.
 
 # %%
 report = ab.diagnose(post)
@@ -91,7 +91,7 @@ assert report.table["r_hat"].max() > 1.5
 
 # %% [markdown]
 # This is what a failing report looks like. It starts with the verdict and its reason, lists the checks with the failed
-# ones first, names the worst quantities, and ends with what to do. Here every kind of check has its part:
+# ones first, names the worst quantities, and ends with what to do. Each kind of check has its role here:
 #
 # - **R-hat** compares the chains with each other; it should be below 1.01.
 # - **Effective sample size** says how many independent draws the chains are worth. Two thousand draws are worth a
@@ -106,9 +106,9 @@ assert report.table["r_hat"].max() > 1.5
 _ = plot_worst(post, report=report, n=3)
 
 # %% [markdown]
-# Each chain has settled, some in a world where old people are the cases, some in the mirror image. ArviZ says the same
-# in its own pictures; everything in `post.idata` is ready for it. Its rank plot compares the ranks of each chain's draws
-# with an even spread: a healthy run has lines along the middle in ArviZ 1.x, bars of equal height in ArviZ 0.x.
+# Each chain has settled, some in a world in which old people are the cases, some in the mirror image. ArviZ shows the same
+# in its own plots, for which `post.idata` is ready. Its rank plot compares the ranks of each chain's draws with a uniform
+# distribution: a healthy run has lines along the middle in ArviZ 1.x, and bars of equal height in ArviZ 0.x.
 
 # %%
 old = {"group": ["case"], "age": ["70-79"]}
@@ -125,9 +125,9 @@ axes[0].set_ylim(-6, 7)
 _ = plot_weiss(post, ax=axes[1])
 
 # %% [markdown]
-# Look at the two pictures as somebody with a single chain would. Geweke's dots of most chains stay inside the lines,
-# and within chains the Weiß curves run along the diagonal: each chain by itself looks like a decent sample. Only
-# the comparison *between* chains (blue) fails, for most rows. What a single chain would have told the attacker:
+# Look at the two pictures as somebody with a single chain would. For most chains, Geweke's dots stay between the lines,
+# and within chains the Weiß curves follow the diagonal: each chain by itself looks like a decent sample. Only the
+# comparison *between* chains (blue) fails, for most rows. This is what a single chain would have told the attacker:
 
 # %%
 single = []
@@ -147,14 +147,14 @@ print("P(case), one chain each:", np.round(single, 2))
 assert min(abs(p - 0.5) for p in single) > 0.3
 
 # %% [markdown]
-# Near certainty, in one direction or the other, where the truth is 1/2. The average of the four chains was close to 1/2
-# by luck: two of them happened to fall on either side.
+# Almost certainty, in one direction or the other, although the truth is 1/2. The average of the four chains was close to
+# 1/2 by luck: two of them happened to end up on each side.
 #
-# Four chains can be unlucky, too: with probability 1/8 all fall on the same side, and then *every* test passes. No
-# diagnostic can see a place where no chain has been. More chains make such luck rarer; understanding the problem, as
+# Four chains can be unlucky, too: with probability 1/8, all end up on the same side, and then *every* test passes. No
+# diagnostic can see a region where no chain has been. With more chains, this is less likely; understanding the problem, as
 # with the mirror image here, is better still.
 #
-# ## Tempering, the cure
+# ## The remedy: tempering
 #
 # `step="tempered"` runs each chain at several temperatures. Hot copies of the chain wander freely between the modes,
 # and neighbours exchange places, so that the cold one, which counts, visits all modes. A directory given as `resume=`
@@ -180,8 +180,9 @@ assert found["r_hat"].max() < 1.5 and found["ess_bulk"].min() < 150
 
 # %% [markdown]
 # Forty draws are too few to report anything, but the picture has changed: the chains move in the same region. So more
-# of the same helps, and nothing has to be thrown away. To **continue**, ask for more draws with the same settings and directory; the chains go
-# on where they stopped, as if they never had. The same call continues a run that was killed.
+# draws will help, and nothing has to be thrown away. To **continue**, ask for more draws with the same settings and
+# directory; the chains go on from where they stopped, as if they had never been interrupted. The same call continues a
+# run that was killed.
 
 # %%
 cured = ab.fit(table, draws=150 if short else 400, **settings)
@@ -214,7 +215,7 @@ print(f"P(case) = {belief['case']:.3f} +- {belief.attrs['mcse'].frame['case']:.3
 assert abs(belief["case"] - 0.5) < (0.15 if short else 0.1)
 
 # %% [markdown]
-# The posterior really has two humps, and all chains now know both. The attacker believes about 1/2, as it must be.
+# The posterior really has two modes, and all chains now visit both. The attacker's belief is about 1/2, as it must be.
 #
 # ## Knowledge breaks the symmetry
 #
@@ -242,13 +243,13 @@ print(
 assert knows > 0.8 and right["with it"] > 0.57 > 0.53 > right["without knowledge"]
 
 # %% [markdown]
-# A single sentence from a textbook, worth one count per age group, turns a harmless table into a dangerous one. The
+# A single sentence from a textbook, worth one extra count per age group, turns a harmless table into a dangerous one. The
 # prior is part of the threat: assess a release with what an attacker may know, not only with the default.
 #
 # ## What to conclude
 #
-# - Run several chains from different starts, always, and ask `ab.diagnose` before reading any result. One chain
-#   is "not assessed", however well it looks.
+# - Always run several chains from different starts, and ask `ab.diagnose` before you read any result. A single chain is
+#   "not assessed", however good it looks.
 # - Tests within a chain cannot see another mode. Tests between chains can, unless all chains went the same way.
 # - "Do not agree yet, too slowly" asks for more draws: continue the run with `resume=`. "None of them can stand for the
 #   posterior" asks for another sampler: `step="tempered"`.

@@ -17,9 +17,9 @@
 # A clinic wants to publish a table of its patients. Names are gone, ages and postcodes are coarsened, and every
 # group of people who look alike has at least four members with at least three different diagnoses. Is that enough?
 #
-# Two people read the table. A **learner** wants to know about the population. An **attacker** knows a neighbour who
-# is in the table, with age, sex and postcode, and wants the diagnosis. What the learner finds out is the purpose of
-# publishing; what the attacker finds out *beyond that* is the price.
+# Two people read the table. A **learner** wants to know about the population. An **attacker** has a neighbour who is
+# in the table, knows the neighbour's age, sex and postcode, and wants the diagnosis. What the learner finds out is the
+# purpose of publishing; what the attacker finds out *beyond that* is its cost.
 
 # %% tags=["parameters"]
 short = False  # True: fewer draws, for a quick look
@@ -41,8 +41,8 @@ table.describe()
 # %% [markdown]
 # ## What can be learned
 #
-# The cells come from a hierarchy, so they are nested and the posterior has a closed form: no Markov chain, no
-# burn-in. `fit` notices and says so.
+# The cells come from a hierarchy, so they are nested and the posterior has a closed form: no Markov chain is needed,
+# and no burn-in. `fit` detects this and says so.
 
 # %%
 post = ab.fit(table, seed=1, progressbar=False)
@@ -51,8 +51,8 @@ post.method
 # %% [markdown]
 # ## One person
 #
-# The cleartext is at hand (we made the clinic up), so we can look at the first patient the way a neighbour would:
-# everything is known but the diagnosis.
+# We have the cleartext (the clinic is made up), so we can look at the first patient as a neighbour would, who knows
+# everything except the diagnosis.
 
 # %%
 people = ab.datasets.load("clinic")
@@ -74,8 +74,8 @@ ax.legend(frameon=False)
 fig.tight_layout()
 
 # %% [markdown]
-# The attacker's belief is not the learner's: knowing that the neighbour *is in the table* rules out what the
-# neighbour's groups do not contain. Less knowledge is possible, too: a set of values, a coarser label, weights, or
+# The attacker's belief differs from the learner's: knowing that the neighbour *is in the table* rules out what the
+# neighbour's groups do not contain. The attacker may also know less: a set of values, a coarser label, weights, or
 # nothing about an attribute.
 
 # %%
@@ -84,8 +84,8 @@ post.attacker({"sex": known["sex"]}).round(3)
 # %% [markdown]
 # ## Everybody
 #
-# `assess` does this for all rows at once and compares. The relative threat of a row says how many times more likely
-# the attacker finds its true secret than the learner does.
+# `assess` does this for all rows at once and compares the beliefs with the truth. The relative threat of a row is the
+# attacker's belief in its true secret divided by the learner's.
 
 # %%
 risk = post.assess(people)
@@ -100,7 +100,7 @@ fig.tight_layout()
 # %% [markdown]
 # ## Another release?
 #
-# The same people, recoded globally, or published by Anatomy: three points in the plane of privacy and utility.
+# The same people can be recoded globally, or published by Anatomy. Here are privacy and usefulness of all three.
 
 # %%
 others = {
@@ -123,7 +123,7 @@ for name, assessment in others.items():
 #
 # - A table can satisfy its k and its l and still tell an attacker more about some people than about the population.
 #   The rows with a relative threat far above one are the ones to look at before publishing.
-# - The release that teaches most about the population is not automatically the one that betrays most about persons,
-#   but the two go together often enough that they have to be looked at side by side.
+# - The release that teaches most about the population is not always the one that reveals most about individuals, but
+#   the two go together often enough that they should be looked at side by side.
 # - Whether a relative threat of 2 or of 10 is acceptable is a decision, not a computation. `anonbayes assess`
 #   writes the report that such a decision needs.

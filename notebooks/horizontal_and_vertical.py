@@ -19,11 +19,11 @@
 # - **Horizontal** schemes blur what is known about people. A row shows an age range, the first digits of a postcode,
 #   a kind of profession, so that several people look alike.
 # - **Vertical** schemes, such as Anatomy, cut the table in two. Age, postcode and profession are published exactly, the
-#   secrets are published exactly, and only the link between them is kept back inside small groups.
+#   secrets are published exactly, and only the link between them is withheld within small groups.
 #
-# Both can promise the same on paper. Here the same 3,000 patients of a made-up clinic are published both ways, in
-# groups of at least three people with at least three different diagnoses. What do two readers get out of each: a
-# *learner*, who wants to know the population, and an *attacker*, who knows somebody in the table?
+# Both can make the same promise on paper. Here the same 3,000 patients of a made-up clinic are published both ways, in
+# groups of at least three people with at least three different diagnoses. What do two readers learn from each: a
+# *learner*, who wants to know about the population, and an *attacker*, who knows somebody in the table?
 
 # %% tags=["parameters"]
 short = False  # True: fewer draws, for a quick look
@@ -73,10 +73,10 @@ what[what["group"] == 0]
 # %% [markdown]
 # ## Learning from it
 #
-# The horizontal posterior has a closed form. The vertical one has none: the diagnoses of each group are dealt to its
-# people by what the *other* groups teach about the population, so that nobody testifies about themselves
-# (cross-fitting). `fit` also learns from each release how much an attribute may count, since attributes overlap; see
-# *Calibrated attackers*.
+# The horizontal posterior has a closed form, the vertical one has none. There, the diagnoses of each group are
+# assigned to its people by what the *other* groups teach about the population, so that nobody's own data count as
+# evidence about them (cross-fitting). `fit` also learns from each release how much an attribute should count, because
+# attributes overlap; see *Calibrated attackers*.
 
 # %%
 posts = {
@@ -108,9 +108,10 @@ assert risks["vertical"].score_differences.loc["attacker - random_worlds", "log_
 # %% [markdown]
 # ## One person
 #
-# Of those whom the vertical table exposes with near certainty, the patient with the largest relative threat, and the
-# beliefs of three readers. *Random worlds* is an attacker who counts only: every cleartext table that fits the release is equally likely. The *attacker*
-# also learns from the table what is usual in the population, as everybody can.
+# Take the patient with the largest relative threat among those whom the vertical table exposes almost certainly, and
+# compare the beliefs of three readers. *Random worlds* is an attacker who only counts: every cleartext table that fits
+# the release is equally likely. The *attacker* also learns from the table what is usual in the population, as everybody
+# can.
 
 # %%
 sure = risks["vertical"].threatened.query("p_A > 0.9")
@@ -144,14 +145,14 @@ assert believed["vertical", "attacker"] > 2 * believed["vertical", "random world
 assert believed["vertical", "attacker"] > 2 * believed["horizontal", "attacker"]
 
 # %% [markdown]
-# Counting, the vertical table gives each of the three diagnoses of the group a third, which is what its l = 3
-# promises. The attacker does much better: what the other groups teach about age and profession tells which of the
-# three diagnoses is this person's. The promise was about counting, and a reader need not stop at counting.
+# By counting, each of the three diagnoses of the group in the vertical table has a probability of a third, which is
+# what its l = 3 promises. The attacker does much better: what the other groups teach about age and profession reveals
+# which of the three diagnoses is this person's. The promise was only about counting, and a reader need not stop there.
 #
 # ## Everybody
 #
-# Each dot stands for people whose diagnosis the attacker guesses right: on the diagonal, being in the table costs
-# nothing; above it, the attacker is surer than anybody outside could be.
+# Each dot stands for people whose diagnosis the attacker guesses right. On the diagonal, being in the table costs
+# nothing; above it, the attacker is surer than the learner.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(8.5, 4.3), layout="constrained")
@@ -177,8 +178,8 @@ risks["vertical"].measures.loc[
 
 # %% [markdown]
 # To an attacker who only counts (`GT_RW`) the two tables are about equally dangerous. To one who learns (`GT_A`) they
-# are not: the vertical table lets about half of the diagnoses be guessed, even more than a perfect model of the
-# population would (`ideal`). In the horizontal table, learning adds nearly nothing to counting.
+# are not: from the vertical table, about half of the diagnoses can be guessed, even more than with a perfect model of
+# the population (`ideal`). In the horizontal table, learning adds almost nothing to counting.
 #
 # ## Finding the row is another matter
 #
@@ -194,12 +195,12 @@ assert found_rows.loc["whose row is found", "horizontal"] < 0.1
 found_rows.style.format("{:.1%}").set_caption("Expected share of people")
 
 # %% [markdown]
-# A vertical table says openly who is in it. Where it is already a secret that somebody was at *this* clinic, Anatomy is
+# A vertical table shows openly who is in it. If it is a secret that somebody was at *this* clinic at all, Anatomy is
 # not an option, whatever its l.
 #
 # ## What the data are good for
 #
-# Publishing has a purpose. How well can the age of people with heart disease be learned, how well their profession?
+# Publishing has a purpose. How well can one learn the age of people with heart disease, and how well their profession?
 
 # %%
 illness = "heart disease"
@@ -267,10 +268,10 @@ assert found.loc["vertical", "RF"] > found.loc["horizontal", "RF"] + 0.1
 #
 # - The same k and the same l do not mean the same protection. They limit what counting finds out; the vertical table
 #   here gives a learning attacker far more than its l suggests, because everything but the link is published exactly.
-# - Horizontal schemes hide who is in the table and what exactly is known of them. Vertical schemes hide neither. Ask
-#   first which secret is to be kept: the diagnosis, or having been a patient at all.
-# - In return the vertical table is the better teacher overall (`RF`), mostly about attributes with many values, such
+# - Horizontal schemes hide who is in the table and the exact values of their attributes. Vertical schemes hide neither.
+#   Ask first what must be kept secret: the diagnosis, or having been a patient at all.
+# - In return, more can be learned from the vertical table overall (`RF`), mostly about attributes with many values, such
 #   as postcodes. Attributes that recoding left alone, such as sex, are learned better from the horizontal one.
-# - Before quoting an attacker's belief, look at its scores: `risk.scores` and `risk.plot_reliability()` hold it
-#   against the truth. With `evidence="independent"` a vertical posterior is sampled by Markov chains, which have to be
+# - Before you quote an attacker's belief, look at its scores: `risk.scores` and `risk.plot_reliability()` compare it
+#   with the truth. With `evidence="independent"`, a vertical posterior is sampled by Markov chains, which have to be
 #   checked as well; see *Convergence in practice*.

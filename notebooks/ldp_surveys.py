@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Surveys under local privacy, the Bayesian way
 #
-# So far somebody held the table and published a blurred copy. Here nobody ever holds it: every person's phone adds noise
-# to the answer *before* it leaves the phone. That is local differential privacy. A report proves little about its
-# sender, but many reports together say a lot about the population, if they are read properly.
+# In the other notebooks, somebody has the table and publishes a blurred copy. Here nobody ever has it: every person's
+# phone adds noise to the answer *before* it leaves the phone. This is local differential privacy. A single report proves
+# little about its sender, but many reports together say a lot about the population, if they are read properly.
 #
-# The question of the survey: which of 13 diagnoses do you have?
+# The survey asks: which of 13 diagnoses do you have?
 
 # %% tags=["parameters"]
 short = False  # True: fewer repetitions, for a quick look
@@ -60,9 +60,9 @@ print(response.satisfies(ab.LDP(0.9)))
 # %% [markdown]
 # ## Reading the reports
 #
-# Ten thousand reports, four estimators. The **empirical** one inverts the noise; it is right on average, but it can say
-# that a negative number of people is ill. The **threshold** rule keeps what is significant and spreads the rest evenly.
-# **Maximum likelihood** stays among real distributions. **Bayes** does so too, and brings a posterior.
+# There are ten thousand reports and four estimators. The **empirical** one inverts the noise; it is right on average, but
+# may say that a negative number of people is ill. The **threshold** rule keeps significant shares and distributes the
+# rest evenly. **Maximum likelihood** returns a proper distribution. So does **Bayes**, with a posterior.
 
 # %%
 reports = response.release(truth, seed=3)
@@ -90,8 +90,8 @@ assert estimates["empirical"].p.min() < 0 <= estimates["mle"].p.min()
 assert error["bayes"] < error["empirical"]
 
 # %% [markdown]
-# The lines are 95% credible intervals, and they are wide: with this much noise the rare diagnoses cannot be told from
-# nothing. A picture without intervals would have hidden that.
+# The lines are 95% intervals, and they are wide: with this much noise, the rare diagnoses cannot be distinguished from
+# zero. A picture without intervals would have hidden that.
 #
 # ## Protect what needs protection
 #
@@ -116,8 +116,8 @@ print("\nwhy not LDP:", broken)
 assert not broken.holds and broken.witness.value not in sensitive
 
 # %% [markdown]
-# The witness says what was given up: a report of an answer that is not sensitive proves itself true. That is the deal,
-# and the survey has to tell its participants. What it buys:
+# The witness says what was given up: a report of an answer that is not sensitive is always true. That is the price, and the
+# survey must tell its participants. This is what it buys:
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
@@ -147,8 +147,8 @@ assert width["utility-optimized RR"] < 0.5 * width["randomized response"]
 # %% [markdown]
 # ## Do the intervals keep their promise?
 #
-# 95% should mean: in 95 of 100 surveys the truth lies inside. A simulation can count. Beside the credible interval
-# stands Wilson's confidence interval, which the other estimators carry.
+# 95% should mean that the truth lies inside the interval in 95 of 100 surveys. A simulation can count. Next to the
+# intervals of Bayes, it shows Wilson's confidence intervals, which the other estimators have.
 
 # %%
 surveys = 20 if short else 150
@@ -182,9 +182,9 @@ print({name: f"{share:.1%}" for name, share in cover.items()})
 assert all(abs(share - 0.95) < (0.06 if short else 0.03) for share in cover.values())
 
 # %% [markdown]
-# On average both keep it. The grey band is what chance allows an answer with so many surveys; a point or two outside are
-# to be expected among so many. Credible intervals promise their coverage averaged over the prior, not for each single
-# truth, so small departures in either direction are no error.
+# On average, both do. The grey band is what chance allows for a single answer with this number of surveys; among so many
+# answers, a point or two outside are to be expected. Credible intervals promise their coverage on average over the prior,
+# not for every single truth, so small departures in either direction are no error.
 #
 # ## Everybody has other secrets
 #
@@ -229,14 +229,14 @@ print("distance from the truth (l1):", {k: round(v, 3) for k, v in distance.item
 assert mine.holds and distance["homes known in total"] < 0.3 * distance["nothing known"]
 
 # %% [markdown]
-# The intervals of the orange points are narrow and wrong. They know about the noise, not about the missing knowledge:
-# where the model is wrong, its intervals are, too.
+# The intervals of the orange points are narrow and wrong. They account for the noise, but not for missing knowledge: if
+# the model is wrong, so are its intervals.
 #
 # ## Choosing budgets against re-identification
 #
-# How large may epsilon be? One answer (OneID): so large that nobody who sees a report, *knowing where everybody
-# is*, names its sender with a probability above gamma/n. Then popular places need no noise at all, since too many
-# people could have sent the report, and lonely places need much.
+# How large may epsilon be? One answer (OneID) is: as large as possible, as long as nobody who sees a report, *knowing
+# where everybody is*, can name its sender with a probability above gamma/n. Then popular places need no noise at all,
+# because too many people could have sent the report, and unpopular places need a lot.
 
 # %%
 users, gamma, n_places = 100_000, 20, 200
@@ -292,11 +292,11 @@ assert found.budgets[1].exceeded(counts).sum() <= 2
 # %% [markdown]
 # (Errors are in people, root mean square.) The same generous epsilon for everybody names more than twice as many senders
 # as accepted. The worst case is safe and noisy everywhere. The tuned budgets are safe, too, and count the busiest places
-# clearly better; about lonely places they stay as vague as they have to be.
+# clearly better; for unpopular places, they stay as noisy as they must be.
 #
 # ## What to conclude
 #
-# - Audit the mechanism, read the witness: it says in plain words which pair of answers is told apart best.
+# - Audit the mechanism and read the witness: it says in plain words which pair of answers is easiest to tell apart.
 # - Show intervals. Under local privacy most of the error is noise of known size, and the posterior states it honestly;
 #   the coverage was counted, not assumed.
 # - Protect the answers that need it, not all of them: at the same epsilon the intervals shrink to less than half.

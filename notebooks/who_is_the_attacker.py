@@ -14,11 +14,12 @@
 # %% [markdown]
 # # Who is the attacker?
 #
-# "Is the table anonymous?" has no answer before somebody says for whom. A stranger who has found a whole record, a
+# "Is the table anonymous?" cannot be answered without saying who is reading it. A stranger who has found a whole record, a
 # neighbour who knows three things, an insurer with a register of other patients, a journalist who has kept last year's
-# edition: each reads the same release and finds out something else. Regulators ask for risk by actor; so does this notebook.
+# edition: each reads the same release and finds out something different. Regulators ask for the risk from each kind of
+# attacker, and this notebook computes it.
 #
-# The clinic's patients are made up, so every belief can be held against the truth.
+# The clinic's patients are made up, so every belief can be compared with the truth.
 
 # %% tags=["parameters"]
 short = False  # True: fewer people, for a quick look
@@ -37,8 +38,8 @@ table
 # %% [markdown]
 # ## Four people look at one table
 #
-# Each attacker is compared with somebody who knows the same of a patient, but not that the patient is in the table. What the
-# two differ by is what being in the table costs.
+# Each attacker is compared with somebody who knows the same about a patient, except that the patient is in the table. The
+# difference between the two is the cost of being in the table.
 
 # %%
 actors = [
@@ -59,8 +60,8 @@ found.plot()
 plt.show()
 
 # %% [markdown]
-# The stranger, who has the whole record, finds out most; the neighbour hardly more than the population gives away. A limit
-# on the stranger is therefore the safe one, and a limit on the neighbour says what most patients have to fear.
+# The stranger, who has the whole record, finds out most; the neighbour finds out hardly more than the population gives away.
+# So a limit on the stranger is the safe choice, and a limit on the neighbour describes the threat that most patients face.
 
 # %%
 right = found.table["right"]
@@ -69,8 +70,8 @@ assert right.idxmax() == "stranger" and right["neighbour"] == right.min()
 # %% [markdown]
 # ## Last year's edition
 #
-# Anatomy publishes everybody's attributes and hides whose diagnosis is whose inside groups of three. Here are two editions
-# of the same patients, grouped at random each time. Each by itself leaves the attacker with less than one right guess in two.
+# Anatomy publishes everybody's attributes and hides, within groups of three, whose diagnosis is whose. Here are two editions
+# of the same patients, grouped at random each time. With either of them alone, fewer than half of the guesses are right.
 
 # %%
 some = people.iloc[: 300 if short else 1200].reset_index(drop=True)
@@ -90,8 +91,8 @@ plt.show()
 print(editions.text)
 
 # %% [markdown]
-# Two harmless tables give away almost everybody. It is not the intersection of a patient's two groups that does it, which
-# leaves one diagnosis for few:
+# Together, two harmless tables give away almost everybody. This is not due to the intersection of a patient's two groups, which
+# leaves a single diagnosis for only a few:
 
 # %%
 both = ab.fit([first, second], seed=1, progressbar=False)
@@ -102,8 +103,9 @@ print(f"certain by intersection: {alone:.0%}; certain by reading all groups toge
 assert told > 2 * alone
 
 # %% [markdown]
-# A patient whose diagnosis is certain takes it off the list of both groups; that makes others certain, whose second groups
-# are shortened in turn. It is the way error-correcting codes are decoded. And the attacker means what the numbers say:
+# If a patient's diagnosis is certain, it can be crossed off the lists of both groups. That makes other diagnoses certain, which
+# shortens the lists of further groups, and so on; error-correcting codes are decoded in the same way. And the attacker's beliefs
+# are calibrated:
 
 # %%
 risk = editions.risks["collector"]

@@ -14,10 +14,10 @@
 # %% [markdown]
 # # Who stands out?
 #
-# A record that nobody else in a table has looks dangerous. It is so only if nobody else in the *population* has it, and the
-# population is not in the table. `ab.identity` learns it from the table.
+# A record that nobody else in a table has looks dangerous. But it is dangerous only if nobody else in the *population* has
+# it, and the population is not in the table. `ab.identity` estimates the population from the table.
 #
-# A town is made up here, so that every answer can be held against the truth.
+# The town in this notebook is made up, so that every answer can be compared with the truth.
 
 # %% tags=["parameters"]
 short = False  # True: fewer draws, for a quick look
@@ -75,8 +75,8 @@ lines = who.summary.loc[truth.index, ["estimate", "low", "high"]]
 lines.join(truth).round(0)
 
 # %% [markdown]
-# Sample uniques that are unique in the town are called tau 1 elsewhere, correct matches of sample uniques tau 2. Whoever took
-# every sample unique for a unique person would be far off:
+# The number of sample uniques that are unique in the town is called tau 1 elsewhere, that of correct matches of sample
+# uniques tau 2. Taking every sample unique for a unique person would be far off:
 
 # %%
 print(f"{int(once.sum())} rows are unique in the table, {alone.sum()} of them in the town.")
@@ -85,7 +85,7 @@ assert who.summary.loc["unique_in_population", "high"] < once.sum()
 # %% [markdown]
 # ## Person by person
 #
-# Bars hold nine of ten rows. Of the people to whom the model gives a chance of, say, 30%, about 30% should be unique.
+# Bars contain nine of ten rows. Of the people to whom the model gives a probability of, say, 30%, about 30% should be unique.
 
 # %%
 who.plot()
@@ -101,8 +101,8 @@ pd.DataFrame({"said": chance, "true": alone[once]}).groupby(bins, observed=True)
 # %% [markdown]
 # ## What makes somebody stand out
 #
-# How much likelier each attribute makes it that a row is unique; and, as SUDA does, the smallest sets of attributes on which
-# a row is alone in the table.
+# `contributions` says by how much each attribute raises the probability that a row is unique. `minimal_uniques` finds, as SUDA
+# does, the smallest sets of attributes in which a row is unique in the table.
 
 # %%
 riskiest = np.argsort(who.rows["unique"].to_numpy())[::-1][:5]
@@ -114,7 +114,7 @@ who.minimal_uniques(riskiest)
 # %% [markdown]
 # ## After the release
 #
-# Ages in bands of ten years, districts hidden. The same question of the released cells:
+# In the release, ages are in bands of ten years and districts are hidden. The same question can be asked of the released cells:
 
 # %%
 coarse = sample.drop(columns="district").assign(age=(sample["age"] // 10 * 10).astype(str) + "s")
@@ -128,8 +128,8 @@ before_after.loc[names].round(2)
 # %% [markdown]
 # ## A survey that asked some districts more often
 #
-# Half of the table's people come from two small districts. Strata, or weights, undo that; without them the model takes the
-# small districts for large ones.
+# Half of the people in this table come from two small districts. Strata or weights correct for that; without them, the model
+# takes the small districts for large ones.
 
 # %%
 small = town["district"].isin(["D5", "D6"]).to_numpy()
@@ -162,6 +162,6 @@ table.round(0)
 # ## What to conclude
 #
 # - Being unique in a table says little; being unique in the population can be estimated from the table, with an interval.
-# - The chances are right person by person, so those who need protection can be found, and the attribute that exposes them.
-# - Say how the sample was drawn: strata or weights where some were asked more often.
+# - The probabilities are right person by person, so you can find those who need protection, and the attributes that expose them.
+# - Say how the sample was drawn: use strata or weights if some people were more likely to be asked.
 # - `anonbayes identity` and `anonbayes assess --population` do the same in a pipeline, with limits.

@@ -14,14 +14,14 @@
 # %% [markdown]
 # # Your own PyMC model, with our components
 #
-# `ab.fit` answers one question: what does this table say? Real studies ask more. There is a regression to estimate,
-# a second source of data, knowledge that belongs into a prior. PyMC is made for that, and anonbayes is made of parts for
+# `ab.fit` answers one question: what does this table say? Real studies ask more. There may be a regression to estimate,
+# a second source of data, or knowledge that belongs in a prior. PyMC is made for that, and anonbayes has components for
 # PyMC: the model of a table, step methods that sample its hidden part, and the likelihood of whatever was published.
 #
-# The study here: **how much does the risk of heart disease grow with age?** No table in clear is to be had, only
+# The study here asks: **how much does the risk of heart disease grow with age?** No table in clear is available, only
 #
 # - a released table that shows sex, a rough marital status and a range of twenty years of age beside the answer,
-# - a phone survey in which every phone lied now and then (randomized response),
+# - a phone survey in which every phone sometimes lied (randomized response),
 # - the age pyramid of people without heart disease, from public statistics.
 
 # %% tags=["parameters"]
@@ -76,9 +76,9 @@ model = ab.build_model(table)
 # **A regressor.** If the log odds of heart disease grow by `slope` per ten years, then the ages of patients are the ages
 # of the others, weighted by `exp(slope * age / 10)`. So the ages of patients are a distribution with one unknown.
 #
-# **A channel as likelihood.** `ab.Released` says how likely the *published* ranges are, given that distribution. It works
-# with every channel, so the noisy phone survey enters in the same way, with the share of heart disease that
-# the table is about, too.
+# **A channel as likelihood.** `ab.Released` is the likelihood of the *published* ranges, given that distribution. It works
+# with every channel, so the noisy phone survey enters in the same way, through the share of heart disease, which the
+# table is about as well.
 
 # %%
 pyramid = (
@@ -104,9 +104,9 @@ with model:
 # %% [markdown]
 # ## Each variable its own sampler
 #
-# The distributions that only the table speaks about are drawn by `HorizontalStep`, a Gibbs step that knows how to
-# share out hidden values. Everything else is left to PyMC, which picks NUTS. The step must not touch `pi_heart`, because
-# the survey has a say in it as well.
+# The distributions about which only the table has information are drawn by `HorizontalStep`, a Gibbs step that knows how to
+# distribute hidden values. Everything else is left to PyMC, which picks NUTS. The step must not touch `pi_heart`, because
+# the survey has information about it as well.
 
 # %%
 with model:
@@ -127,8 +127,8 @@ print(report.text.split("\n\n")[0])
 assert short or report.passed
 
 # %% [markdown]
-# `ab.diagnose` takes any ArviZ object, and ArviZ's own plots are at hand as ever: ranks of the draws, chain by chain, which
-# should be spread evenly.
+# `ab.diagnose` takes any ArviZ object, and ArviZ's own plots work as usual. Here are the ranks of the draws, chain by chain,
+# which should be distributed evenly.
 
 # %%
 _ = az.plot_rank(idata, var_names=["odds_ratio"])
@@ -136,7 +136,7 @@ _ = az.plot_rank(idata, var_names=["odds_ratio"])
 # %% [markdown]
 # ## Is it right?
 #
-# Three answers are known by other means, and each checks another part.
+# Three answers are known by other means, and each checks a different part.
 #
 # 1. **Marital status given the answer**: the cells of the table are nested, so `ab.fit` has its posterior in closed form.
 # 2. **The share of heart disease**: one unknown, so the posterior can be computed on a grid: counts of the table times
@@ -205,13 +205,13 @@ axes[1].set(xlabel="odds ratio per ten years of age", title="The answer to the s
 _ = axes[1].legend(frameon=False, loc="upper left")
 
 # %% [markdown]
-# Ranges of twenty years and lying phones, and the odds ratio is found, with an honest interval.
+# In spite of ranges of twenty years and lying phones, the odds ratio is found, with an honest interval.
 
 # %% [markdown]
 # ## From this model to a risk
 #
 # Whoever releases the table wants to know what a reader with this model can say about a person. `Posterior.from_draws` takes
-# the draws of any model that has the table's distributions; beliefs, `assess` and the report follow as ever.
+# the draws of any model that has the table's distributions; beliefs, `assess` and the report then work as usual.
 
 # %%
 own = ab.Posterior.from_draws(table, idata)
@@ -222,8 +222,8 @@ risk.scores[["right", "log_loss", "ece"]].round(3)
 # %% [markdown]
 # ## Criticise it
 #
-# Does the model fit? It takes sex and marital status for independent given the answer. `check` compares what both share with
-# tables drawn from the posterior; the p-value is the share of these in which they share as much.
+# Does the model fit? It assumes that sex and marital status are independent given the answer. `check` compares their mutual
+# information with that in tables drawn from the posterior; the p-value is the share of tables in which it is at least as large.
 
 # %%
 check = own.check(draws=100, seed=1)
@@ -233,9 +233,9 @@ check.table.round(4)
 # %% [markdown]
 # ## Compare it
 #
-# Does the survey help to predict the rows of the table? `with_log_likelihood` adds the likelihood row by row, and ArviZ leaves
-# one out. The two models differ in what they know about the share of heart disease only, of which 3,000 rows say nearly as
-# much: the difference is lost in its own error.
+# Does the survey help to predict the rows of the table? `with_log_likelihood` adds the likelihood row by row, and ArviZ does
+# leave-one-out cross-validation. The two models differ only in what they know about the share of heart disease, about which
+# 3,000 rows say almost as much: the difference is smaller than its error.
 
 # %%
 fewer = 40 if short else 250
@@ -252,7 +252,7 @@ difference, error = (float(compared[name].iloc[1]) for name in ("elpd_diff", "ds
 assert abs(difference) < 4 * error + 1
 
 # %% [markdown]
-# And what if the prior were another one? Closed forms answer that for the table alone.
+# And what would another prior change? For the table alone, closed forms answer that.
 
 # %%
 ab.sensitivity(table, people, evidence="independent")
@@ -260,8 +260,8 @@ ab.sensitivity(table, people, evidence="independent")
 # %% [markdown]
 # ## Vertical tables
 #
-# For Anatomy the model has one more variable, `assignment`: which person owns which secret. No gradient will find it;
-# `ab.steps.vertical_steps` brings the steps that do. The eight patients of the paper's Table I(c):
+# For Anatomy, the model has one more variable, `assignment`: which person owns which secret. Gradients cannot sample it, but
+# the steps of `ab.steps.vertical_steps` can. Here are the eight patients of the paper's Table I(c):
 
 # %%
 small = ab.datasets.load("table1_anatomy")
@@ -282,7 +282,7 @@ assert gap < (0.05 if short else 0.02)
 #
 # - A released table is a likelihood like any other. Whatever PyMC can express can be combined with it: regressions, other
 #   surveys, knowledge from the literature.
-# - Use `ab.build_model` for what needs nothing special, `ab.Released` for whatever came through a channel, and give
-#   `ab.steps` only those variables that nothing but the table depends on. The rest is NUTS.
-# - Check against something that is not your sampler, as often as you can: a closed form, a grid, a smaller problem.
+# - Use `ab.build_model` for the table, `ab.Released` for whatever came through a channel, and give `ab.steps` only those
+#   variables that enter nothing but the table's likelihood. NUTS samples the rest.
+# - Check against something that is not your sampler as often as you can: a closed form, a grid, a smaller problem.
 # - Draws of your own model are a posterior like any other: assess it, criticise it, compare it.
