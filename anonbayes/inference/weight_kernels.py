@@ -18,6 +18,8 @@ CENTRE, SPREAD = 1.0, 0.5
 """Normal prior of a weight, cut off at zero: the product model, within reason."""
 STEPS = 60
 """Steps of Newton's method."""
+WIDE, BLOCK = 16, 1024
+"""Attributes from which on products of matrices pay, of records by secrets that fill so many."""
 
 
 @njit(cache=True, nogil=True)
@@ -101,6 +103,10 @@ def derivatives(eta, f, gradient, fisher, observed):  # type: ignore[no-untyped-
     p, w = np.empty(n_secrets), np.empty(n_secrets)
     g, away = np.empty(size), np.empty((n_secrets, size))
     latent = len(f.likelihood) > 0
+    wide = size > WIDE and not latent
+    at_once = max(1, BLOCK // n_secrets)
+    block = np.empty((size, at_once * n_secrets if wide else 0))
+    filled = 0
     value = 0.0
     gradient[:] = 0.0
     fisher[:] = 0.0
@@ -112,9 +118,18 @@ def derivatives(eta, f, gradient, fisher, observed):  # type: ignore[no-untyped-
         _gradient(x, p, w, g)
         for a in range(size):
             gradient[a] += n * g[a]
-        _add_spread(n, p, x, away, fisher)
+        if wide:
+            filled = _fill_spread(n, p, x, block, filled)
+            if filled == block.shape[1]:
+                fisher += np.dot(block, block.T)
+                filled = 0
+        else:
+            _add_spread(n, p, x, away, fisher)
         if latent:
             _add_spread(-n, w, x, away, observed)
+    if filled > 0:
+        rest = np.ascontiguousarray(block[:, :filled])
+        fisher += np.dot(rest, rest.T)
     for a in range(size):
         for b in range(a):
             fisher[b, a] = fisher[a, b]
@@ -137,6 +152,48 @@ def _add_spread(n, p, x, away, out):  # type: ignore[no-untyped-def]
             here = n * p[s] * away[s, a]
             for b in range(a + 1):
                 out[a, b] += here * away[s, b]
+
+
+@njit(cache=True, nogil=True)
+def _fill_spread(n, p, x, block, filled):  # type: ignore[no-untyped-def]
+    """Set columns of which products add up to what `_add_spread` adds; where the next begins."""
+    for a in range(len(block)):
+        mean = 0.0
+        for s in range(len(p)):
+            mean += p[s] * x[a + 1, s]
+        for s in range(len(p)):
+            block[a, filled + s] = np.sqrt(n * p[s]) * (x[a + 1, s] - mean)
+    return filled + len(p)
+
+
+@njit(cache=True, nogil=True)
+def total_scores(etas, f):  # type: ignore[no-untyped-def]
+    """Log scores of all rows under each of several weights ``(weights, A)``, secrets known."""
+    n_secrets, size = len(f.share), etas.shape[1]
+    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
+    at_once = max(1, BLOCK // n_secrets)
+    first, block = np.empty(at_once * n_secrets), np.empty((size, at_once * n_secrets))
+    out = np.zeros(len(etas))
+    for start in range(0, len(f.rows), at_once):
+        stop = min(start + at_once, len(f.rows))
+        for r in range(start, stop):
+            _record(r, f, x, own)
+            place = (r - start) * n_secrets
+            first[place : place + n_secrets] = x[0]
+            block[:, place : place + n_secrets] = x[1:]
+        level = np.dot(etas, block)
+        for e in range(len(etas)):
+            for r in range(start, stop):
+                place = (r - start) * n_secrets
+                top, total = -np.inf, 0.0
+                for s in range(place, place + n_secrets):
+                    level[e, s] += first[s]
+                    top = max(top, level[e, s])
+                for s in range(place, place + n_secrets):
+                    total += np.exp(level[e, s] - top)
+                mine = level[e, place + f.secret[r]]
+                out[e] += f.rows[r] * (mine - top - np.log(total))
+    return out
 
 
 @njit(cache=True, nogil=True)

@@ -49,6 +49,7 @@ from anonbayes.inference.weight_kernels import (
     log_scores,
     maximise,
     maximise_alone,
+    total_scores,
     unsettled,
 )
 from anonbayes.tables.table import ReleasedTable
@@ -381,15 +382,14 @@ def fit_weights(
     alone, added = np.zeros(size), np.zeros(size)
     whole = float(log_scores(eta, features) @ features.rows) / n
     telling = features.telling
+    # Without an attribute the others move to the optimum of the same parabola.
+    counted = np.flatnonzero(telling & (eta > 0))
+    moved = eta - covariance[counted] / np.diag(covariance)[counted, None] * eta[counted, None]
+    moved[np.arange(len(counted)), counted] = 0.0
+    added[counted] = whole - _mean_scores(np.maximum(moved, 0.0), features)
     for a in np.flatnonzero(telling):
         lone = features.alone(int(a))
         alone[a] = float(log_scores(np.ones(1), lone) @ lone.rows) / n - score[0]
-        if eta[a] > 0:
-            # Without the attribute the others move to the optimum of the same parabola.
-            moved = eta - covariance[:, a] / covariance[a, a] * eta[a]
-            moved[a] = 0.0
-            others = log_scores(np.maximum(moved, 0.0), features)
-            added[a] = whole - float(others @ features.rows) / n
     unit, error = np.ones(size), np.full(size, np.nan)
     if errors:
         unit, error = _relative(table, prior, features, lifts, eta, precision, parts)
@@ -412,6 +412,14 @@ def fit_weights(
     known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts
     own = np.where(known, error, found.standard_error / unit) if errors else error
     return replace(found, error=own, corrections=None if learned is None else learned[0])
+
+
+def _mean_scores(etas: Floats, features: Features) -> Floats:
+    """Mean log score of a row under each of several weights."""
+    n = features.rows.sum()
+    if len(features.likelihood):
+        return np.array([log_scores(eta, features) @ features.rows for eta in etas]) / n
+    return np.asarray(total_scores(np.ascontiguousarray(etas), features) / n)
 
 
 def _without_folds(

@@ -1,12 +1,17 @@
 """Small functions against numbers worked out by hand."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
 import anonbayes as ab
+from anonbayes.arrays import FAR, Scaled
 from anonbayes.beliefs.editions import merge_by_key
+from anonbayes.beliefs.learner import _add_products
 from anonbayes.beliefs.register import prior_with
 from anonbayes.beliefs.victims import batch_slices, in_terms_of, read_victims, secret_weights
 from anonbayes.beliefs.worlds import log_evidence
@@ -144,3 +149,19 @@ def test_words():
     sex = pd.Series([0.3, 0.7], pd.Index(["F", "M"], name="Sex")).to_xarray()
     assert flat_labels("pi_Sex", sex) == ["pi_Sex[F]", "pi_Sex[M]"]
     assert flat_labels("mu", sex[0]) == ["mu"]
+
+
+def test_products_of_a_draw_are_added_as_exact_numbers():
+    """Many small probabilities, beyond what a double holds, and a secret that is ruled out."""
+    rng = np.random.default_rng(8)
+    known = 10.0 ** -rng.integers(0, 160, (12, 3))
+    codes, shares = rng.integers(0, 12, (6, 7)), [np.array([0.5, 0.5, 0.0]), np.full(3, 1 / 3)]
+    total = Scaled(np.zeros((6, 3)), np.zeros((6, 3), dtype=np.int64))
+    for share in shares:
+        _add_products(codes, known, share, *total)
+    for v, s in np.ndindex(6, 3):
+        exact = sum(Fraction(share[s]) for share in shares) * math.prod(
+            Fraction(known[k, s]) for k in codes[v]
+        )
+        found = Fraction(total.number[v, s]) * Fraction(2) ** (FAR * int(total.power[v, s]))
+        assert abs(found / exact - 1) < 1e-12

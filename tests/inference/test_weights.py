@@ -14,6 +14,7 @@ from scipy import integrate, optimize, stats
 from scipy.special import logsumexp
 
 import anonbayes as ab
+from anonbayes.inference import weight_kernels
 from anonbayes.inference.dirichlet import Prior, resolve_prior
 from anonbayes.inference.features import Features, cell_logs, marginal_of, pooled_beta
 from anonbayes.inference.horizontal.tree import DirichletTree
@@ -500,3 +501,36 @@ def weights_at(eta, precision, gradient) -> EvidenceWeights:
         score_covariance=np.zeros((3, 3)),
         n_rows=1,
     )
+
+
+@pytest.mark.parametrize("attributes", [5, 20])
+def test_information_is_that_of_plain_arithmetic(attributes):
+    """Sums of the log scores' derivatives, also by products of matrices, in blocks."""
+    rng = np.random.default_rng(4)
+    secret = rng.integers(0, 3, 400)
+    frame = pd.DataFrame(
+        {f"a{i}": (secret + rng.integers(0, 3, 400)) % 4 for i in range(attributes)}
+    )
+    table = ab.ReleasedTable.horizontal(frame.assign(s=secret), "s")
+    features = Features.of(table, resolve_prior(table))
+    assert 5 <= weight_kernels.WIDE < 20
+    eta = rng.uniform(0, 0.5, attributes)
+    dense = np.empty((len(features.rows), len(eta) + 1, 3))
+    weight_kernels.dense_features(features, dense)
+    share, x, n = dense[:, 0], dense[:, 1:], features.rows
+
+    def beliefs(eta):
+        level = share + np.einsum("a,ras->rs", eta, x)
+        return np.exp(level - np.logaddexp.reduce(level, axis=1)[:, None])
+
+    p, true = beliefs(eta), np.eye(3)[features.secret]
+    away = x - np.einsum("rs,ras->ra", p, x)[:, :, None]
+    value, gradient, fisher, observed = weight_kernels.information(eta, features)
+    assert value == pytest.approx(n @ np.log((p * true).sum(axis=1)))
+    np.testing.assert_allclose(gradient, np.einsum("r,rs,ras->a", n, true - p, x), atol=1e-9)
+    wanted = np.einsum("r,rs,ras,rbs->ab", n, p, away, away)
+    np.testing.assert_allclose(fisher, wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(observed, fisher)
+    several = np.stack([eta, np.zeros_like(eta), 2 * eta])
+    scores = [n @ np.log((beliefs(e) * true).sum(axis=1)) for e in several]
+    np.testing.assert_allclose(weight_kernels.total_scores(several, features), scores)
