@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -21,6 +21,9 @@ SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0
 """Colours of Okabe and Ito, which colour-blind readers can tell apart."""
 COLOURS = {"less": SERIES[0], "more": SERIES[1], "ideal": SERIES[2], "other": "#7F7F7F"}
 """Learner above attacker; attacker above learner; ideal; anything else."""
+
+NARROW = 4.5
+"""Inches below which texts get smaller, as in a column of a journal."""
 
 _APART: ContextVar[bool] = ContextVar("figures apart from pyplot", default=False)
 
@@ -49,7 +52,8 @@ def make_figure(width: float, height: float) -> Figure:
 def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """Return `ax`, or pyplot's current axes if they are empty, or the axes of a new figure.
 
-    So a plot goes where ``plt.figure()`` or ``plt.subplot()`` made room for it.
+    So a plot goes where ``plt.figure()`` or ``plt.subplot()`` made room for it. A new figure of
+    the user's gets a layout that keeps labels and legend inside.
     """
     if ax is not None:
         return ax
@@ -58,6 +62,8 @@ def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
 
         if plt.get_fignums():
             figure = plt.gcf()
+            if not figure.axes and figure.get_layout_engine() is None:
+                figure.set_layout_engine("constrained")
             if not figure.axes or _is_empty(figure.gca()):
                 return tidy(figure.gca())
     return tidy(make_figure(width, height).subplots())
@@ -79,10 +85,31 @@ def can_show_bars() -> bool:
 
 
 def tidy(ax: Axes) -> Axes:
-    """Hide the top and right edges of the frame, and cycle through the colours of `SERIES`."""
+    """Hide the top and right edges of the frame, wrap long titles, take colours from `SERIES`."""
     ax.spines[["top", "right"]].set_visible(False)
+    for text in (ax.title, ax.yaxis.label):
+        text.set_wrap(True)
+    if is_narrow(ax):
+        ax.tick_params(labelsize=min(8, ax.xaxis.label.get_fontsize()))
+        for text in (ax.xaxis.label, ax.yaxis.label):
+            text.set_fontsize(min(8, text.get_fontsize()))
     ax.set_prop_cycle(color=SERIES)
     return ax
+
+
+def _width(ax: Axes) -> float:
+    """Inches that the axes and their margins have in the figure."""
+    return float(ax.get_position(original=True).width * ax.figure.bbox.width) / (
+        0.775 * ax.figure.dpi
+    )
+
+
+def is_narrow(ax: Axes) -> bool:
+    """Whether texts are to be small, the title (which has been set) as well."""
+    narrow = _width(ax) < NARROW
+    if narrow:
+        ax.title.set_fontsize(min(9, ax.title.get_fontsize()))
+    return narrow
 
 
 def next_colour(ax: Axes) -> str:
@@ -91,18 +118,44 @@ def next_colour(ax: Axes) -> str:
 
 
 def legend_below(ax: Axes, columns: int = 2) -> None:
-    """Put the legend below the axes, where it cannot cover any data."""
+    """Put the legend below the axes, where it cannot cover any data, in columns that fit."""
     from matplotlib.transforms import ScaledTranslation
 
-    down = ScaledTranslation(0, -0.52 if ax.get_xlabel() else -0.3, ax.figure.dpi_scale_trans)
-    ax.legend(
-        frameon=False,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 0.0),
-        bbox_transform=ax.transAxes + down,
-        fontsize="small",
-        ncols=columns,
-    )
+    depth = 0.36 + 0.16 * len(ax.get_xlabel().splitlines()) if ax.get_xlabel() else 0.3
+    down = ScaledTranslation(0, -depth, ax.figure.dpi_scale_trans)
+    small = is_narrow(ax)
+    for ncols in range(columns, 0, -1):
+        legend = ax.legend(
+            frameon=False,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            bbox_transform=ax.transAxes + down,
+            fontsize=7 if small else "small",
+            labelspacing=0.3 if small else 0.5,
+            columnspacing=1.2 if small else 2.0,
+            ncols=ncols,
+        )
+        if legend.get_window_extent().width <= _width(ax) * ax.figure.dpi:
+            return
+
+
+def in_lines(labels: Iterable[object], width: int = 24, lines: int = 2) -> list[str]:
+    """Break long labels into lines, and leave out what does not fit."""
+    import textwrap
+
+    broken = (textwrap.wrap(str(label), width, break_long_words=False) for label in labels)
+    return ["\n".join(parts[:lines]) + " …" * (len(parts) > lines) for parts in broken]
+
+
+def number_points(ax: Axes, names: Sequence[str]) -> list[str]:
+    """Return names that fit beside points: as they are, or numbers that the legend explains."""
+    if 4.9 * max(map(len, names)) / 72 < 0.3 * _width(ax):
+        return list(names)
+    numbers = [str(i) for i in range(1, len(names) + 1)]
+    for i, name in zip(numbers, names, strict=True):
+        ax.plot([], [], " ", marker=f"${i}$", color="black", markersize=5 * len(i),
+                markeredgewidth=0.1, label=name)  # fmt: skip
+    return numbers
 
 
 def percent_axis(*axes: Axis) -> None:
@@ -117,12 +170,20 @@ def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
     """Label factors as ×1, ×2, ×4; with `logs`, the data are logarithms to base 2."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+    class Doublings(LogLocator):
+        """Powers of 2, or what lies between two of them."""
+
+        def tick_values(self, vmin: float, vmax: float) -> Floats:
+            ticks = super().tick_values(vmin, vmax)
+            inside = sum(vmin <= tick <= vmax for tick in ticks)
+            return ticks if inside > 1 else MaxNLocator(3).tick_values(vmin, vmax)
+
     axis: Axis = getattr(ax, f"{which}axis")
     if logs:
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     else:
         getattr(ax, f"set_{which}scale")("log", base=2)
-        axis.set_major_locator(LogLocator(base=2, numticks=9))
+        axis.set_major_locator(Doublings(base=2, numticks=9))
         axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(
         FuncFormatter(lambda x, _: f"×{_power(round(2.0**x if logs else x, 4))}")
@@ -133,6 +194,7 @@ def plain_log_axis(ax: Axes, which: str = "x") -> None:
     """Make x, y or both ("xy") logarithmic, with plainly written, non-overlapping tick labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    is_narrow(ax)
     for name in which:
         ax.set(**{f"{name}scale": "log"})
         axis: Axis = getattr(ax, f"{name}axis")
@@ -160,12 +222,12 @@ def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
     if isinstance(figure := ax.figure, Figure):
         figure.draw_without_rendering()  # lays out; drawing on no screen does nothing
     points = ax.transData.transform(np.column_stack([x, np.nan_to_num(y)]))
-    scale = ax.figure.dpi / 72
+    scale, size = ax.figure.dpi / 72, 7 if is_narrow(ax) else 8
     room = ax.get_window_extent()
     dots = [(px - 4 * scale, py - 4 * scale, px + 4 * scale, py + 4 * scale) for px, py in points]
     taken: list[tuple[float, float, float, float]] = []
     for i in np.argsort(-points[:, 1], kind="stable"):
-        width, height = 4.9 * len(names[i]) * scale, 9 * scale
+        width, height = 0.61 * size * len(names[i]) * scale, (size + 1) * scale
         best = (math.inf, 0, 0, (0.0, 0.0, 0.0, 0.0))
         for dy, dx in itertools.product((4, -12, 14, -22, 24, -32), (6, -6)):
             left = points[i, 0] + dx * scale - (width if dx < 0 else 0)
@@ -181,5 +243,5 @@ def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
         _, dx, dy, box = best
         taken.append(box)
         ax.annotate(names[i], (x[i], y[i]), textcoords="offset points", xytext=(dx, dy),
-                    ha="right" if dx < 0 else "left", fontsize=8,
+                    ha="right" if dx < 0 else "left", fontsize=size,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # fmt: skip

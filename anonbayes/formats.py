@@ -54,10 +54,17 @@ class Table:
         return f"{title}<table>{head}<tbody>{rows}</tbody></table>"
 
 
+def label_of(value: object) -> str:
+    """Value as text; values of several columns that were joined stand side by side."""
+    return " & ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def share(value: float) -> str:
     """Percentage; a share that would be rounded to 0 or 100 is written as a bound instead."""
     if math.isnan(value):
         return NOTHING
+    if -0.0005 < value < 0:
+        return ">-0.1%"
     if 0 < value < 0.0005:
         return "<0.1%"
     if 0.9995 <= value < 1:

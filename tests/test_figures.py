@@ -13,7 +13,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.diagnostics import plot_worst
-from anonbayes.figures import apart, make_axes, name_points, plain_log_axis, times_axis
+from anonbayes.figures import apart, in_lines, make_axes, name_points, plain_log_axis, times_axis
 from anonbayes.reporting.page import render
 
 SETUP = """
@@ -101,6 +101,65 @@ def test_ticks_are_written_as_people_write_them():
     assert across == ["×0.5", "×1", "×2", "×4", "×8"]
     assert set(up) <= {"10⁻⁵", "10⁻⁴", "0.001", "0.01", "0.1", "1", "10", "100", "1,000", "10,000"}
     assert len(up) >= 4
+    plt.close("all")
+
+
+def test_factors_within_a_doubling_have_ticks():
+    ax = make_axes(None)
+    times_axis(ax)
+    ax.plot([1.001, 1.02], [0, 1])
+    low, high = ax.get_xlim()
+    assert sum(low <= tick <= high for tick in ax.get_xticks()) >= 2
+    plt.close("all")
+
+
+def test_long_labels_are_broken_and_cut():
+    assert in_lines(["age", "Hauptdiagnose nach ICD-10 im Entlassbrief der Klinik"]) == [
+        "age",
+        "Hauptdiagnose nach\nICD-10 im Entlassbrief …",
+    ]
+    assert in_lines(["Staatsangehörigkeit der Person"], 22, 1) == ["Staatsangehörigkeit …"]
+    assert in_lines([""]) == [""]
+
+
+def outside(figure) -> list[str]:
+    """Texts that leave a figure by more than two pixels."""
+    figure.canvas.draw()
+    ax, page = figure.axes[0], figure.bbox
+    texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
+    for i, axis in enumerate((ax.xaxis, ax.yaxis)):
+        low, high = axis.get_view_interval()
+        texts += [t for t in axis.get_ticklabels() if low <= t.get_position()[i] <= high]
+    texts += [] if ax.get_legend() is None else ax.get_legend().get_texts()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text.get_text()]
+    return [
+        text
+        for text, box in boxes
+        if box.x0 < -2 or box.y0 < -2 or box.x1 > page.width + 2 or box.y1 > page.height + 2
+    ]
+
+
+def test_plots_fit_a_column_of_a_journal(risk):
+    """German labels, 3.5 inches: all that is written stays in the figure and off other texts."""
+    names = {"ZIP": "Postleitzahl des Hauptwohnsitzes", "Nat": "Staatsangehörigkeit der Person"}
+    table = ab.datasets.load("table1_recoded")
+    domains = {names.get(name, name): domain.values for name, domain in table.domains.items()}
+    released = table.to_frame().rename(columns=names)
+    table = ab.ReleasedTable.horizontal(released, sensitive="Dis", domains=domains)
+    long = ab.fit(table, seed=1, progressbar=False)
+    compared = ab.compare({f"Mondrian mit Mindestgruppengröße {k}": risk for k in (2, 5)})
+    for plot in (
+        risk.plot_relative_threat, risk.plot_beliefs, risk.plot_thresholds, risk.plot_top_rows,
+        risk.plot_group_sizes, risk.plot_reliability, long.plot_weights, compared.plot,
+    ):  # fmt: skip
+        plt.figure(figsize=(3.5, 2.6))
+        ax = plot()
+        assert not outside(ax.figure), plot
+        title, label = ax.title.get_window_extent(), ax.yaxis.label.get_window_extent()
+        assert not title.overlaps(label), plot
+        plt.close("all")
+    shown = [text.get_text() for text in compared.plot().texts]
+    assert shown == ["1", "2"]  # names too long to stand beside points are in the legend
     plt.close("all")
 
 

@@ -260,7 +260,7 @@ class Advice:
         from anonbayes.figures import SERIES, make_axes, plain_log_axis
 
         ax = make_axes(ax, 6.0, 1.2 + 0.3 * len(self.losses))
-        names = [name.replace("_", " ") for name in self.channels]
+        names = [_in_words(name) for name in self.channels]
         ax.plot(self.losses, names, "o", color=SERIES[0])
         for name, loss in zip(names, self.losses, strict=True):
             ax.annotate(f"×{loss / self.losses[0]:.3g}", (loss, name), xytext=(7, 0),
@@ -269,10 +269,15 @@ class Advice:
         ax.margins(x=0.12)
         ax.grid(axis="y", alpha=0.3)
         kind = "squared" if self.norm == "l2" else "absolute"
-        ax.set(xlabel=f"Expected sum of {kind} errors, {self.n:,} reports")
+        ax.set(xlabel=f"Expected sum of {kind} errors,\n{self.n:,} reports")
         ax.set_title("Mechanisms that satisfy the guarantee")
         plain_log_axis(ax)
         return ax
+
+
+def _in_words(name: str) -> str:
+    short = ("rr", "ue", "rappor", "osue", "pram")
+    return " ".join(word.upper() if word in short else word for word in name.split("_"))
 
 
 def choose_channel(

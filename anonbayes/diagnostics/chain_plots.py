@@ -123,7 +123,7 @@ def plot_weiss(
         curves["between chains"] = weiss(data, segments="chains", **chosen)["p_value"].values
     if segments != "chains":
         within = weiss(data, segments=segments if segments is not None else 5, **chosen)
-        curves |= {f"within chain {c.item()}": p.values for c, p in _by_chain(within["p_value"])}
+        curves |= {f"chain {c.item()}": p.values for c, p in _by_chain(within["p_value"])}
     fewest = min((0.5 / np.isfinite(p).sum() for p in curves.values() if p.size), default=1e-3)
     ax.plot([fewest, 1], [fewest, 1], color="0.4", linewidth=0.8, label="expected")
     for i, (name, values) in enumerate(curves.items()):
@@ -203,7 +203,7 @@ def plot_worst(
         else:
             _trace(trace, draws)
             _rank_bars(ranks, draws, bins)
-        trace.set_title(name, fontsize="small", loc="left")
+        trace.set_title(_shortened(name), fontsize="small", loc="left")
     panels[0, 1].set_title("Draws of each chain by rank or category", fontsize="small")
     panels[-1, 0].set_xlabel("Draw")
     for i, line in enumerate(panels[0, 0].get_lines()):
@@ -214,6 +214,12 @@ def plot_worst(
         markerscale=2.5,
     )  # fmt: skip
     return panels
+
+
+def _shortened(name: str, most: int = 56) -> str:
+    """Leave out the middle of a long name, so that titles side by side keep apart."""
+    half = (most - 3) // 2
+    return name if len(name) <= most else f"{name[:half]} … {name[-half:]}"
 
 
 def _trace(ax: Axes, draws: np.ndarray) -> None:
@@ -304,9 +310,12 @@ def plot_autocorrelation(
             np.arange(lags + 1), low, high, color=SERIES[i % len(SERIES)], alpha=0.2, linewidth=0
         )
     ax.axhline(0.0, color="0.4", linewidth=0.8)
-    ax.set(xlabel="Lag in draws", ylabel="Autocorrelation", title="How long draws remember")
-    ax.legend(frameon=False, title="median, and 90% of all quantities", title_fontsize="small",
-              fontsize="small")  # fmt: skip
+    ax.set(
+        xlabel="Lag in draws",
+        ylabel="Autocorrelation",
+        title="How long draws remember: median, and 90% of quantities",
+    )
+    legend_below(ax)
     return ax
 
 

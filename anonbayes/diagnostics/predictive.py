@@ -20,7 +20,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_whole, starts_of
 from anonbayes.errors import ModelError
-from anonbayes.figures import make_axes
+from anonbayes.figures import in_lines, make_axes
 from anonbayes.formats import Table, number
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class PredictiveCheck:
         names = list(dict.fromkeys(name for pair in self.table.index for name in pair))
         place = {name: i for i, name in enumerate(names)}
         excess = np.full((len(names), len(names)), np.nan)
-        ax = make_axes(ax, 1.6 + 0.55 * len(names), 1.2 + 0.5 * len(names))
+        ax = make_axes(ax, 3.4 + 0.5 * len(names), 2.2 + 0.5 * len(names))
         columns = (self.table[name] for name in ("excess", "p_value"))
         for (one, other), beyond, p_value in zip(self.table.index, *columns, strict=True):
             i, j = place[one], place[other]
@@ -92,9 +92,10 @@ class PredictiveCheck:
                 for x, y in ((i, j), (j, i)):
                     ax.text(x, y, "·", ha="center", va="center", color="0.5")
         image = ax.imshow(excess, cmap="cividis", vmin=0.0)
-        ax.figure.colorbar(image, ax=ax, label="Nats per row beyond the model", shrink=0.8)
-        ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
-        ax.set_yticks(range(len(names)), names)
+        ax.figure.colorbar(image, ax=ax, label="Nats per row\nbeyond the model", shrink=0.8)
+        shown = in_lines(names, 22, 1)
+        ax.set_xticks(range(len(names)), shown, rotation=45, ha="right")
+        ax.set_yticks(range(len(names)), shown)
         ax.set_title("What independence misses")
         ax.set_xlabel("A dot: no more than chance allows (p above 0.05)", fontsize="small")
         return ax

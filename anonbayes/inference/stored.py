@@ -22,7 +22,7 @@ from anonbayes.beliefs.editions import Editions
 from anonbayes.beliefs.register import Register
 from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError, nearest
-from anonbayes.figures import SERIES, legend_below, make_axes
+from anonbayes.figures import SERIES, in_lines, is_narrow, legend_below, make_axes
 from anonbayes.formats import Table
 from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, Prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
@@ -630,12 +630,13 @@ def plot_weights(post: Posterior, *, ax: Axes | None = None) -> Axes:
     place = np.arange(len(frame))
     ax.barh(place + 0.2, frame["alone"], height=0.38, color="0.75", label="alone")
     ax.barh(place - 0.2, frame["added"], height=0.38, color=SERIES[0], label="beside the others")
-    ax.set_yticks(place, [str(name) for name in frame.index])
+    ax.set_yticks(place, in_lines(frame.index))
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set(
-        xlabel="Gain in held-out log score (nats per row)",
+        xlabel="Gain in held-out log score\n(nats per row)",
         title=f"What each attribute tells about {post.table.sensitive}",
     )
+    ax.locator_params(axis="x", nbins=3 if is_narrow(ax) else 6)
     legend_below(ax)
     return ax
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from anonbayes.diagnostics.predictive import predictive_check
 from anonbayes.errors import ModelError
-from anonbayes.formats import Table, count, number, ratio, share, with_error
+from anonbayes.formats import Table, count, label_of, number, ratio, share, with_error
 from anonbayes.io.text import ROW
 from anonbayes.risk.measures import MEASURES
 from anonbayes.risk.sensitivity import sensitivity_of
@@ -147,7 +147,7 @@ Columns = Mapping[str, tuple[str, Callable[[Any], str]]]
 
 def lines_table(frame: pd.DataFrame, first: str, columns: Columns, caption: str) -> Table:
     """Return a line per line of a frame; `columns` has the heading and the format of each."""
-    cells = [[str(label) for label in frame.index]]
+    cells = [[label_of(label) for label in frame.index]]
     cells += [
         [show(value) for value in frame[name].tolist()] for name, (_, show) in columns.items()
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from anonbayes.formats import Table, count, number, ratio, share, standard_error
+from anonbayes.formats import Table, count, label_of, number, ratio, share, standard_error
 from anonbayes.reporting.sections import lines_table
 from anonbayes.risk.measures import PRESETS
 from anonbayes.risk.syntactic import Answer, highest_risk, reidentification_risk
@@ -78,10 +78,11 @@ def _warnings(
     yield from (check.text for check in limits if check.exceeded)
     if risk is not None:
         if risk.leakage is not None and not risk.leakage.is_private:
-            who = count(risk.leakage.exposed, "person is", "people are")
+            who = count(risk.leakage.exposed, "person is in a group", "people are in groups")
+            show = "shows" if risk.leakage.exposed == 1 else "show"
             yield (
-                f"{who} in groups that show a single sensitive value. For anybody known to be in "
-                "such a group, that value is certain."
+                f"{who} that {show} a single sensitive value. For anybody known to be in such a "
+                "group, that value is certain."
             )
         yield from risk.remarks
 
@@ -105,10 +106,11 @@ def _cost(risk: RiskAssessment) -> Point:
     s = risk.summary
     n = int(s["rows"])
     question = "What does being in the table cost?"
-    points = share(s["RGT_A"]).removesuffix("%")
+    points = share(abs(s["RGT_A"])).removesuffix("%")
     about = (
         "A learner, who knows only what the release says about the population, guesses "
-        f"{share(s['GT_L'])} of the secrets right; knowing that a person is in the table adds "
+        f"{share(s['GT_L'])} of the secrets right; knowing that a person is in the table "
+        f"{'adds' if s['RGT_A'] >= 0 else 'costs'} "
         f"{points} percentage points."
     )
     if not np.isfinite(s["max_Ti"]):
@@ -119,11 +121,12 @@ def _cost(risk: RiskAssessment) -> Point:
         f" People with {value} pay most: {share(attacker)} of their secrets are guessed right "
         f"instead of {share(learner)}."
     )
+    twice = round(s["doubled"] * n)
     ratios = (
-        f"{count(s['doubled'] * n, 'person is', 'people are')} threatened at least twice as much "
-        "as outsiders, that is, the attacker is at least twice as sure of the secret as the "
-        f"learner. The factor is at most {number(s['Ti_q50'])} for half of the threatened, at "
-        f"most {number(s['Ti_q95'])} for 95% of them, and {number(s['max_Ti'])} at its largest."
+        f"{count(twice, 'person is', 'people are') if twice else 'Nobody is'} threatened at least "
+        "twice as much as outsiders, that is, the attacker is at least twice as sure of the secret "
+        f"as the learner. The factor is at most {number(s['Ti_q50'])} for half of the threatened, "
+        f"at most {number(s['Ti_q95'])} for 95% of them, and {number(s['max_Ti'])} at its largest."
     )
     caution = risk.cautions.get("max_Ti", "")
     if risk.belief_scores.below_random_worlds:
@@ -142,7 +145,7 @@ def _cost(risk: RiskAssessment) -> Point:
 def _first(classes: pd.DataFrame, *columns: str) -> tuple[Any, ...]:
     """Label and figures of the class with the largest value of the first column."""
     line = classes.sort_values(columns[0], ascending=False, kind="stable")[list(columns)].iloc[0]
-    return (str(line.name), *(float(x) for x in line))
+    return (label_of(line.name), *(float(x) for x in line))
 
 
 def _how_certain(risk: RiskAssessment) -> Point:
@@ -155,11 +158,21 @@ def _how_certain(risk: RiskAssessment) -> Point:
     certain: tuple[str, ...] = ()
     if risk.leakage is not None and risk.leakage.exposed:
         figure = "For certain"
-        who = count(risk.leakage.exposed, "person", "people")
+        whose = count(
+            risk.leakage.exposed,
+            "person, whose group shows",
+            "people, whose groups show",
+        )
+        alone = (
+            "no guess is right"
+            if not len(level)
+            else "some right guesses are just as certain"
+            if highest > 1 - 1e-9
+            else f"the attacker is at most {share(highest)} sure of a secret guessed right"
+        )
         certain = (
-            f"Somebody who also knows the groups is certain of the secrets of {who}, whose groups "
-            "show a single value. From attributes alone, the attacker is at most "
-            f"{share(highest)} sure of a secret guessed right.",
+            f"Somebody who also knows the groups is certain about {whose} a single value. From "
+            f"attributes alone, {alone}.",
         )
     return Point(
         "How sure is the attacker?",
@@ -180,7 +193,7 @@ def _believed(risk: RiskAssessment) -> str:
     scores = risk.belief_scores
     if "A" in scores.cautions or scores.below_random_worlds:
         return scores.worst_bin("A")
-    points = number(100 * float(risk.summary["ece_A"]), 2)
+    points = share(round(float(risk.summary["ece_A"]), 9)).removesuffix("%")
     return (
         "The attacker's beliefs are well calibrated: best guesses are right about as often as "
         f"stated (calibration error {points} points)."

@@ -23,7 +23,7 @@ from anonbayes.beliefs.editions import People
 from anonbayes.channels.randomness import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
-from anonbayes.figures import COLOURS, legend_below, make_axes, percent_axis
+from anonbayes.figures import COLOURS, in_lines, legend_below, make_axes, percent_axis
 from anonbayes.formats import share
 from anonbayes.inference.dirichlet import PriorLike
 from anonbayes.inference.fit import fit
@@ -307,9 +307,10 @@ class Attackers:
             frame["right"], places, xerr=2 * frame["right_se"], fmt="D", color=COLOURS["more"],
             label="With it (bar: two standard errors)",
         )  # fmt: skip
-        ax.set_yticks(places, frame.index.tolist())
+        ax.set_yticks(places, in_lines(frame.index))
         ax.set(xlabel="Secrets guessed right", ylim=(-0.5, len(frame) - 0.5))
-        ax.set_xlim(0, min(1.0, max(frame["right"].max() * 1.15, 0.1)))
+        most = frame[["right", "learner_right"]].to_numpy().max()
+        ax.set_xlim(0, min(1.02, max(most * 1.15, 0.1)))
         percent_axis(ax.xaxis)
         legend_below(ax)
         return ax

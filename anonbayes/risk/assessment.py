@@ -200,8 +200,12 @@ class RiskAssessment:
                 parts.append("The attacker is never surer than the learner.")
             parts += [caution.text for caution in self.belief_scores.cautions.values()]
         if self.leakage is not None and not self.leakage.is_private:
-            exposed = count(self.leakage.exposed, "person is", "people are")
-            parts.append(f"{exposed} in groups that show a single sensitive value.")
+            exposed = count(
+                self.leakage.exposed,
+                "person is in a group that shows",
+                "people are in groups that show",
+            )
+            parts.append(f"{exposed} a single sensitive value.")
         parts.append(
             f"As a source about the population, the release is {s['RF']:.0%} as faithful as the "
             "cleartext."

@@ -15,7 +15,14 @@ from anonbayes.arrays import Floats
 from anonbayes.beliefs.belief import normalise
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
-from anonbayes.figures import COLOURS, legend_below, make_axes, name_points, times_axis
+from anonbayes.figures import (
+    COLOURS,
+    legend_below,
+    make_axes,
+    name_points,
+    number_points,
+    times_axis,
+)
 from anonbayes.formats import Table, share
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.faithfulness import ideal_of
@@ -235,8 +242,9 @@ class Comparison:
             times_axis(ax, "y")
         elif threat != "log_loss_gain":  # only whiskers can be negative
             ax.set_ylim(bottom=max(ax.get_ylim()[0], min(0.0, float(np.nanmin(y - dy)))))
+        names = number_points(ax, [str(name) for name in self.table.index])
         legend_below(ax)
-        name_points(ax, x, y, [str(name) for name in self.table.index])
+        name_points(ax, x, y, names)
         return ax
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
         ylim=(0, 1),
         aspect="equal",
         xlabel="Learner's belief in the true secret",
-        ylabel="Attacker's belief in the true secret",
+        ylabel="Attacker's belief\nin the true secret",
         title=_title(weight, under),
     )
     percent_axis(ax.xaxis, ax.yaxis)
@@ -146,7 +146,7 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     ax.set(
         xlabel="Threshold of the relative threat",
         ylabel="People above the threshold",
-        title="How many people exceed a threshold",
+        title="How many people exceed a threshold, and quantiles",
     )
     percent_axis(ax.yaxis)
     if len(ordered):
@@ -162,9 +162,7 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
         marks = risk.thresholds((0.5, 0.9, 0.99))
         cuts, shares = (marks[name].to_numpy(float) for name in ("threshold", "share"))
         ax.plot(cuts, shares, "o", color="black", markersize=4)
-        names = [
-            f"×{number(cut)} ({q:.0%} quantile)" for q, cut in zip(marks.index, cuts, strict=True)
-        ]
+        names = [f"{q:.0%}: ×{number(cut)}" for q, cut in zip(marks.index, cuts, strict=True)]
         name_points(ax, cuts, shares, names)
     return ax
 
@@ -273,7 +271,7 @@ def plot_reliability(
         ylim=(0, 1),
         aspect="equal",
         xlabel="Stated certainty of the best guess",
-        ylabel="Best guesses that are right",
+        ylabel="Best guesses\nthat are right",
         title="Can stated certainty be believed?",
     )
     percent_axis(ax.xaxis, ax.yaxis)

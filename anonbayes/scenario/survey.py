@@ -535,7 +535,7 @@ def plot_shares(estimate: Estimate, truth: Floats | None) -> Axes:
     """Shares with their intervals, and the truth where it is known."""
     import numpy as np
 
-    from anonbayes.figures import SERIES, legend_below, make_axes, percent_axis
+    from anonbayes.figures import SERIES, in_lines, legend_below, make_axes, percent_axis
 
     place = np.arange(len(estimate.p))
     ax = make_axes(None, 6.0, 1.2 + 0.28 * len(place))
@@ -545,7 +545,7 @@ def plot_shares(estimate: Estimate, truth: Floats | None) -> Axes:
     ax.errorbar(estimate.p, place, xerr=errors, fmt="o", color=SERIES[0], label=estimate.method)
     if truth is not None:
         ax.plot(truth, place, "|", color="black", markersize=14, label="truth")
-    ax.set_yticks(place, estimate.domain.labels)
+    ax.set_yticks(place, in_lines(estimate.domain.labels))
     ax.invert_yaxis()
     ax.set_xlabel("Share of people")
     percent_axis(ax.xaxis)

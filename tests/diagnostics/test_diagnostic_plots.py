@@ -35,7 +35,7 @@ def test_geweke_dots_are_the_z_scores(idata):
 def test_weiss_curves_are_the_sorted_p_values(idata):
     ax = plot_weiss(idata, var_names="rows")
     lines = {line.get_label().split(":")[0]: line for line in ax.get_lines()}
-    assert set(lines) == {"expected", "between chains", "within chain 0", "within chain 1"}
+    assert set(lines) == {"expected", "between chains", "chain 0", "chain 1"}
     p = ab.weiss(idata, var_names="rows", segments="chains")["p_value"].values
     np.testing.assert_allclose(lines["between chains"].get_ydata(), np.maximum(np.sort(p), 1e-16))
     only = plot_weiss(idata, var_names="rows", segments="chains").get_lines()

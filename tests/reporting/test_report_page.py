@@ -171,6 +171,33 @@ def test_untrusted_chains_come_first():
     assert text.index("<h1>") < alert < text.index("Who is threatened?")
 
 
+def points(clear, released, secret="s", **how):
+    """Sentences of the verdict, and the whole page, of a table."""
+    table = ab.ReleasedTable.horizontal(released, sensitive=secret, **how)
+    post = ab.fit(table, draws=20, seed=1, progressbar=False)
+    risk = post.assess(clear)
+    return risk, render(post, risk)
+
+
+def test_nothing_in_the_words_exceeds_what_is_possible():
+    """Tiny tables: one person, nobody doubled, beliefs of 100%, errors that are rounding."""
+    one = pd.DataFrame({"a": ["x"], "s": ["p"]})
+    risk, page = points(one, one, domains={"a": ["x", "y"], "s": ["p", "q"]})
+    for text in (page, risk.text):
+        assert "1 person is in a group that shows" in text and "in groups that" not in text
+    assert "Nobody is threatened at least twice as much" in page and "0 people are" not in page
+    assert "about 1 person, whose group shows a single value" in page
+    assert "some right guesses are just as certain" in page and "above 100.0%" not in page
+    hidden = pd.DataFrame({"a": list("xxyyzz"), "s": list("pppqqr")})
+    stars = hidden.assign(a="*")
+    risk, page = points(hidden, stars, domains={"a": list("xyz")})
+    assert risk.summary["ece_A"] < 1e-12 and "(calibration error 0.0 points)" in page
+    pairs = hidden.assign(t=list("uvuvuv"))
+    risk, page = points(pairs, pairs, secret=["s", "t"])
+    assert "p &amp; u" in page and "(&#39;p&#39;, &#39;u&#39;)</" not in page
+    assert share(-0.0001) == ">-0.1%" and share(-0.02) == "-2.0%"
+
+
 def test_without_cleartext(post):
     text = render(post)
     places = order(text, "verdict", "release", "officers", "model", "convergence", "repeat")
