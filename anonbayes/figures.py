@@ -173,7 +173,7 @@ def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
     class Doublings(LogLocator):
         """Powers of 2, or what lies between two of them."""
 
-        def tick_values(self, vmin: float, vmax: float) -> Floats:
+        def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
             ticks = super().tick_values(vmin, vmax)
             inside = sum(vmin <= tick <= vmax for tick in ticks)
             return ticks if inside > 1 else MaxNLocator(3).tick_values(vmin, vmax)
