@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 import anonbayes as ab
 from anonbayes import compat
+from anonbayes.beliefs.belief import belief_draws, normalise
 from anonbayes.errors import AnonbayesError
 
 ATTRIBUTES = ["x", "y", "z"]
@@ -190,7 +191,22 @@ def test_intervals_hold_the_belief_and_grow_with_doubt():
     risk = post.assess(people())
     wide = risk.intervals(draws=50)
     assert ((wide["lower"] <= wide["value"]) & (wide["value"] <= wide["upper"])).all()
-    assert wide.loc["GT_A", "upper"] - wide.loc["GT_A", "lower"] < 0.3
+    # Their scatter is that of single draws; of a factor, on a logarithmic scale.
+    where = risk.truth.pair_record, risk.truth.pair_secret
+    weight = risk.truth.pair_count / risk.truth.pair_count.sum()
+    drawn = []
+    for weights in belief_draws(post, risk.truth.victims, 50):
+        attacker, learner = (normalise(x) for x in weights)
+        best = attacker[where] == attacker.max(axis=1)[where[0]]
+        ratio = (attacker[where] / learner[where])[best]
+        loss = -np.log(np.maximum(attacker[where], 1e-4)) @ weight
+        drawn.append([loss, best @ weight, np.log(ratio.max())])
+    low, middle, high = np.quantile(drawn, (0.05, 0.5, 0.95), axis=0)
+    value = wide.loc[["log_loss_A", "GT_A", "max_Ti"], "value"].to_numpy().copy()
+    value[2] = np.log(value[2])
+    for name, end in (("lower", value + low - middle), ("upper", value + high - middle)):
+        found = wide.loc[["log_loss_A", "GT_A", "max_Ti"], name].to_numpy()
+        np.testing.assert_allclose(found, [*end[:2], np.exp(end[2])], rtol=1e-9)
     with pytest.raises(AnonbayesError, match="between 0 and 1"):
         post.intervals(some, probability=2.0)
 
