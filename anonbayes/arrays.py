@@ -25,6 +25,9 @@ Codes = npt.NDArray[np.intp]
 SmallCodes = npt.NDArray[np.integer]
 """Codes of many rows, in the smallest integer type that fits."""
 
+Draws = dict[str, npt.NDArray[Any]]
+"""Arrays of numbers by the name of a variable."""
+
 Mask = npt.NDArray[np.bool_]
 """Boolean mask."""
 

@@ -50,7 +50,7 @@ from anonbayes.cli.shared import (
     plot_writer,
 )
 from anonbayes.errors import AnonbayesError
-from anonbayes.io.files import write_files, write_text
+from anonbayes.io.files import Plot, write_files, write_text
 from anonbayes.scenario.choices import ENCODINGS, SEPARATORS, STEPS, THREATS, USEFULNESS
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def compare(
     from anonbayes.scenario.outputs import announce
     from anonbayes.scenario.release_assessment import prepare_sweep
 
-    none: dict[str, Any] = {"hierarchies": None, "group": None}
+    none: dict[str, object] = {"hierarchies": None, "group": None}
     variants = {
         source.name: asked.request(
             source.name,
@@ -279,7 +279,7 @@ def _sources(texts: list[str]) -> list[ReleaseSource]:
     return sources
 
 
-def _print_comparison(result: Result, threat: str, limits: dict[str, Any]) -> None:
+def _print_comparison(result: Result, threat: str, limits: dict[str, object]) -> None:
     from anonbayes.formats import records
 
     print_json(
@@ -400,7 +400,7 @@ def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
         return  # independent draws: there are no chains to plot
     draws = compat.posterior_dataset(data)
     kinds = {v.dtype.kind for v in draws.data_vars.values()}
-    pictures: dict[str, Any] = {"worst": lambda: d.plot_worst(data, report=report, n=4)}
+    pictures: dict[str, Plot] = {"worst": lambda: d.plot_worst(data, report=report, n=4)}
     if "f" in kinds:
         if draws.sizes["draw"] >= FEWEST_GEWEKE_DRAWS:
             pictures["geweke"] = lambda: d.plot_geweke(data)

@@ -40,7 +40,7 @@ class _Known:
     users: int
     rules: tuple[str, ...]
     counts: dict[str, int] | None = None
-    evidence: Any = None
+    evidence: object = None
     channel: Any = None
 
 

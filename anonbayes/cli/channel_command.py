@@ -41,6 +41,7 @@ from anonbayes.scenario.choices import ESTIMATORS
 if TYPE_CHECKING:
     import pandas as pd
 
+    from anonbayes.arrays import Floats
     from anonbayes.notions.ldp import Notion
 
 REPORT = "report"
@@ -142,7 +143,7 @@ def describe(
             }
         )
         return
-    figures: dict[str, Any] = {"values": len(channel.domain)}
+    figures: dict[str, object] = {"values": len(channel.domain)}
     if channel.hit is not None:
         figures["true value supported with"] = _extent(channel.hit)
         figures["any other value with"] = _extent(channel.miss)
@@ -193,7 +194,7 @@ def _losses(channel: Any, n: int) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("error")
 
 
-def _extent(probabilities: Any) -> str:
+def _extent(probabilities: Floats) -> str:
     low, high = float(probabilities.min()), float(probabilities.max())
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 

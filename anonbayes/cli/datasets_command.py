@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from anonbayes.scenario.choices import DATASETS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from anonbayes.hierarchies import Hierarchy
+    from anonbayes.tables.table import ReleasedTable
 
 Name = Annotated[
     str,
@@ -79,15 +79,23 @@ def export(
     The files are NAME.csv (for Anatomy NAME_qit.csv and NAME_st.csv) and NAME_hierarchies/. --json
     prints files.
     """
+    import pandas as pd
+
     from anonbayes import datasets
 
     _, table = _load(name)
-    if hasattr(table, "to_frames") and table.scheme == "vertical":
+    if isinstance(table, pd.DataFrame):
+        frames = {out / f"{name}.csv": table}
+    elif table.scheme == "vertical":
         items, slots = table.to_frames()
         frames = {out / f"{name}_qit.csv": items, out / f"{name}_st.csv": slots}
     else:
-        frames = {out / f"{name}.csv": table.to_frame() if hasattr(table, "to_frame") else table}
-    trees = datasets.hierarchies(name) if name == "clinic" else _trees(table)
+        frames = {out / f"{name}.csv": table.to_frame()}
+    if name == "clinic":
+        trees = datasets.hierarchies(name)
+    else:
+        domains = {} if isinstance(table, pd.DataFrame) else table.domains
+        trees = {name: d.hierarchy for name, d in domains.items() if d.hierarchy is not None}
     writers = {file: frame_writer(frame, sep) for file, frame in frames.items()}
     for column, tree in trees.items():
         file = out / f"{name}_hierarchies" / f"{column}.csv"
@@ -125,7 +133,7 @@ def download(
     say(str(file))
 
 
-def _load(name: str) -> tuple[dict[str, Any], Any]:
+def _load(name: str) -> tuple[dict[str, object], pd.DataFrame | ReleasedTable]:
     """Return a table's line in the list, and the table; does not download anything."""
     from anonbayes import datasets
 
@@ -135,7 +143,7 @@ def _load(name: str) -> tuple[dict[str, Any], Any]:
     return {str(key): value for key, value in line.items()}, table
 
 
-def _columns(table: Any) -> pd.DataFrame:
+def _columns(table: pd.DataFrame | ReleasedTable) -> pd.DataFrame:
     """Return one line per column: what a release shows, or how much a cleartext varies."""
     import pandas as pd
 
@@ -151,8 +159,3 @@ def _columns(table: Any) -> pd.DataFrame:
             "most frequent": str(column.value_counts().index[0]),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("column")
-
-
-def _trees(table: Any) -> dict[str, Hierarchy]:
-    found = {} if not hasattr(table, "domains") else table.domains
-    return {name: d.hierarchy for name, d in found.items() if d.hierarchy is not None}

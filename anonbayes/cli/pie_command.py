@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from anonbayes.scenario.choices import SEPARATORS
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from anonbayes.channels.pure import PureChannel
 
@@ -111,7 +112,7 @@ def _bounds(channel: PureChannel, users: int, reports: int) -> tuple[pd.DataFram
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind"), left_out
 
 
-def _plot(channel: PureChannel, users: int, reports: int, bounds: pd.DataFrame) -> Any:
+def _plot(channel: PureChannel, users: int, reports: int, bounds: pd.DataFrame) -> Axes:
     import numpy as np
 
     from anonbayes import pie

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,6 +38,8 @@ from anonbayes.scenario.choices import SEPARATORS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from anonbayes.arrays import Floats
 
 
 def column(
@@ -99,7 +101,7 @@ def column(
     )
 
 
-def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
+def _numbers(texts: pd.Series, lower: float, upper: float) -> Floats:
     """Read the numbers of a column; name the first cell that is not a number in the range."""
     import numpy as np
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,7 +32,7 @@ from anonbayes.cli.shared import (
     read_release,
 )
 from anonbayes.errors import AnonbayesError, TableError
-from anonbayes.io.files import write_files
+from anonbayes.io.files import Writer, write_files
 from anonbayes.scenario.choices import ENCODINGS, EVIDENCE, GROUP, MISSING, SCHEMES, SEPARATORS
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _check_files(scheme: str, anatomy: Path | None, *, keep_order: bool) -> None
 
 def _writers(
     asked: Asked, table: ReleasedTable, out: Path, anatomy: Path | None, *, keep_order: bool
-) -> dict[Path, Any]:
+) -> dict[Path, Writer]:
     """Return what writes the release, with the separator of the cleartext table if it has one."""
     from anonbayes.anonymize.cleartext import is_misread
     from anonbayes.io.text import is_binary, separator
@@ -197,7 +197,7 @@ def _writers(
 
 def _content(
     table: ReleasedTable, recoding: Recoding | None, risk: RiskAssessment | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     from anonbayes import reidentification_risk
     from anonbayes.formats import records
 
@@ -294,7 +294,7 @@ def _models(table: ReleasedTable, population: Path | None, asked: Asked) -> dict
     return privacy_models(table, population=everybody)
 
 
-def _as_json(table: ReleasedTable) -> dict[str, Any]:
+def _as_json(table: ReleasedTable) -> dict[str, object]:
     sizes = table.group_sizes
     return {
         "scheme": table.scheme,

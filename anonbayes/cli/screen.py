@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -100,7 +100,7 @@ def show_figures(figures: Mapping[str, object], *, title: str) -> None:
     screen.print(table)
 
 
-def print_json(content: Mapping[str, Any]) -> None:
+def print_json(content: Mapping[str, object]) -> None:
     """Print plain types as JSON; what JSON lacks (NaN, infinity) becomes null."""
     from anonbayes.formats import plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from anonbayes.channels.registry import MechanismKind, find_mechanism
 from anonbayes.cli.options import Asked, parse_number
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import apart
-from anonbayes.io.files import Writer, save_plot, write_frame
+from anonbayes.io.files import Plot, Writer, save_plot, write_frame
 from anonbayes.scenario.choices import ACTORS, GROUP
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class ReleaseSource:
             )
         return cls(name or Path(first).stem, Path(first), Path(second) if second else None)
 
-    def keys(self, hierarchies: Path | None, group: str | None) -> dict[str, Any]:
+    def keys(self, hierarchies: Path | None, group: str | None) -> dict[str, object]:
         """Keys of a release in these files; each kind uses either hierarchies or the group."""
-        keys: dict[str, Any] = {"file": self.file}
+        keys: dict[str, object] = {"file": self.file}
         if self.anatomy is not None:
             keys |= {"sensitive_file": self.anatomy, "group": group}
         elif hierarchies is not None:
@@ -60,7 +60,7 @@ class ReleaseSource:
         return keys
 
 
-def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[str, Any]]:
+def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[str, object]]:
     """Return the further releases of the same people, as tables of keys."""
     alike = ("sensitive", "drop", "domains", "sep", "encoding", "decimal", "missing", "person")
     given = {key.removeprefix("release."): value for key, value in asked.keys.items()}
@@ -73,9 +73,9 @@ def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[s
     ]
 
 
-def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
+def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, object]]:
     """Parse attackers such as ``insider`` and ``neighbour:age,sex`` into tables of keys."""
-    found = []
+    found: list[dict[str, object]] = []
     for text in texts or ():
         name, colon, columns = text.partition(":")
         if not name or bool(colon) != bool(columns):
@@ -141,7 +141,7 @@ def hierarchy_writer(tree: Hierarchy, sep: str) -> Writer:
     return frame_writer(pd.DataFrame([tree.leaves, *tree.levels]).T, sep, header=False)
 
 
-def plot_writer(plot: Callable[[], Any]) -> Writer:
+def plot_writer(plot: Plot) -> Writer:
     """Return a function that draws a plot and writes it as PNG."""
 
     def write(file: Path) -> None:

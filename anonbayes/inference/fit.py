@@ -9,14 +9,14 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
-from anonbayes.arrays import one_thread, read_chains, read_whole
+from anonbayes.arrays import Draws, one_thread, read_chains, read_whole
 from anonbayes.beliefs.editions import People, join_editions, merge_by_key, padded, person_codes
 from anonbayes.beliefs.register import Register, join_register, prior_with, read_register
 from anonbayes.cluster import check_client
@@ -37,7 +37,9 @@ from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable
 
-Draws = dict[str, npt.NDArray[Any]]
+if TYPE_CHECKING:
+    from distributed import Client
+
 log = logging.getLogger("anonbayes")
 
 DISAGREE = 1.1
@@ -64,7 +66,7 @@ def fit(
     tune: int | None = None,
     chains: int = 4,
     cores: int | None = None,
-    client: Any = None,
+    client: Client | None = None,
     seed: int | np.random.Generator | None = None,
     thin: int = 1,
     keep_cleartext: bool | npt.ArrayLike = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import metadata
@@ -15,6 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from anonbayes import compat
+from anonbayes.arrays import Draws, Ints
 from anonbayes.beliefs.belief import (
     attacker_belief,
     belief_intervals,
@@ -26,6 +27,7 @@ from anonbayes.beliefs.register import Register
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.stored import (
     AVERAGES_GROUP,
+    Attrs,
     DrawnLater,
     KeptDraws,
     known_groups,
@@ -43,6 +45,8 @@ from anonbayes.inference.workflow import observed_data, with_log_likelihood, wit
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from anonbayes.diagnostics.predictive import PredictiveCheck
     from anonbayes.risk.assessment import RiskAssessment
 
@@ -78,7 +82,7 @@ class Posterior(KeptDraws):
     table: ReleasedTable
     prior: Prior
     groups: Mapping[str, xr.Dataset]
-    attrs: Mapping[str, Any]
+    attrs: Attrs
     method: str
     step: str | None
     evidence: str = "independent"
@@ -184,14 +188,14 @@ class Posterior(KeptDraws):
         self,
         cleartext: pd.DataFrame,
         *,
-        harm: Iterable[Any] | None = None,
+        harm: Iterable[object] | None = None,
         gain: pd.DataFrame | npt.ArrayLike | None = None,
         kind: str = "predictive",
         samples: int = 20_000,
         seed: int | np.random.Generator | None = 0,
         weights: str | None = None,
         group: str | None = None,
-        client: Any = None,
+        client: Client | None = None,
     ) -> RiskAssessment:
         """Measure threats and utility of the release, given the cleartext.
 
@@ -390,15 +394,15 @@ def _version_of(package: str) -> str:
 def make_posterior(
     table: ReleasedTable,
     prior: Prior,
-    draws: Mapping[str, npt.NDArray[Any]],
-    stats: Mapping[str, npt.NDArray[Any]],
+    draws: Draws,
+    stats: Draws,
     *,
     size: tuple[int, int] | None = None,
     method: str,
     step: str | None,
     rows: npt.NDArray[np.int64] | None,
-    attrs: Mapping[str, Any],
-    averages: Mapping[str, npt.NDArray[Any]] | None = None,
+    attrs: Attrs,
+    averages: Draws | None = None,
     taken: Evidenced | None = None,
     versions: bool = True,
 ) -> Posterior:
@@ -406,11 +410,13 @@ def make_posterior(
 
     With a `size` (chains, draws per chain), draws are made only when needed.
     """
-    coords: dict[str, Any] = {name: list(labels) for name, labels in coords_of(table).items()}
+    coords: dict[str, Sequence[object] | Ints] = {
+        name: list(labels) for name, labels in coords_of(table).items()
+    }
     if rows is not None:
         coords["row"] = rows
     evidence = "independent" if taken is None else taken.evidence
-    named: dict[str, Any] = {"method": method, "step": step or "", "evidence": evidence}
+    named: dict[str, str | int] = {"method": method, "step": step or "", "evidence": evidence}
     named |= {
         "pooled": int(taken is not None and taken.pooled),
         "fingerprint": table.fingerprint,

@@ -14,17 +14,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from anonbayes.arrays import Draws
 from anonbayes.cluster import Tasks
 from anonbayes.errors import FileError, ModelError
 from anonbayes.figures import can_show_bars
 from anonbayes.io.files import is_finished, make_folder, new_file, remove_leftovers, write_text
 from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 # -------------------------------------------------------------------------------------------------
 # Draws on disk during a run, so that a killed run can be continued.
@@ -176,7 +180,6 @@ def _plain(value: Any) -> object:
 # uses several machines. A chain's draws depend only on its own generators: neither where it runs
 # nor where chunks end changes them, and a resumed chain continues as if it had never stopped.
 
-Draws = dict[str, npt.NDArray[Any]]
 CHUNK_SECONDS = 0.3
 SAVE_SECONDS = 5.0
 
@@ -250,7 +253,7 @@ def run_chains(
     progressbar: bool,
     label: str,
     store: RunStore | None = None,
-    client: Any = None,
+    client: Client | None = None,
 ) -> tuple[list[Recorded], bool]:
     """Run all chains to the end; return them, and whether Ctrl-C stopped them.
 
@@ -411,7 +414,7 @@ def advance_chain(
     return n
 
 
-def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws:
+def join(pieces: Sequence[Draws], length: int) -> Draws:
     """Concatenate the pieces of a chain along the draws and cut them to a length."""
     if not pieces:
         return {}
@@ -538,7 +541,7 @@ class _Chain:
 
 def _run_on_cluster(
     engine: Engine,
-    client: Any,
+    client: Client | None,
     length: Length,
     seeds: Sequence[np.random.SeedSequence],
     *,

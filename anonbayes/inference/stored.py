@@ -17,7 +17,7 @@ import xarray as xr
 from scipy import sparse
 
 from anonbayes import compat
-from anonbayes.arrays import Floats, one_thread
+from anonbayes.arrays import Draws, Floats, Ints, one_thread
 from anonbayes.beliefs.editions import Editions
 from anonbayes.beliefs.register import Register
 from anonbayes.beliefs.victims import batch_slices
@@ -27,7 +27,7 @@ from anonbayes.formats import Table
 from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, Prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import DirichletTree
-from anonbayes.inference.run import Draws, Recorded, join, run_chains
+from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.inference.vertical.crossfit import vertical_spread
 from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weights import Evidenced, EvidenceWeights
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from anonbayes.inference.posterior import Posterior
 
+Attrs = Mapping[str, str | int]  # versions, seed and settings of a run
+Labels = Mapping[str, Sequence[object] | Ints]  # by dimension
 log = logging.getLogger("anonbayes")
 WEIGHT_STREAM, FOLD_STREAM, CORRECTION_STREAM = 17, 18, 19
 FAR = 30.0
@@ -57,9 +59,9 @@ REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
 
 def labelled_draws(
     table: ReleasedTable,
-    draws: Mapping[str, npt.NDArray[Any]],
-    stats: Mapping[str, npt.NDArray[Any]],
-    coords: Mapping[str, Any],
+    draws: Draws,
+    stats: Draws,
+    coords: Labels,
 ) -> dict[str, xr.Dataset]:
     """Groups ``posterior`` and ``sample_stats``, with the names and labels of a table."""
     secret = table.sensitive
@@ -76,7 +78,7 @@ def known_groups(
     table: ReleasedTable,
     prior: Prior,
     weights: EvidenceWeights | None,
-    coords: Mapping[str, Any],
+    coords: Labels,
 ) -> dict[str, xr.Dataset]:
     """Groups of the prior's weights, and of those of the attributes if there are any."""
     secret = table.sensitive
@@ -105,16 +107,16 @@ class DrawnLater(Mapping[str, xr.Dataset]):
 
     table: ReleasedTable
     taken: Evidenced
-    attrs: Mapping[str, Any]
+    attrs: Attrs
     size: tuple[int, int]
-    coords: Mapping[str, Any]
+    coords: Labels
 
     def first(self, n: int) -> xr.Dataset:
         """Chains, from the first one on, that hold `n` draws together, or all that there are."""
         chains, draws = self.size
         return self._made(min(chains, -(-n // draws)), min(n, draws))["posterior"]
 
-    def relabelled(self, labels: Mapping[str, Any]) -> DrawnLater:
+    def relabelled(self, labels: Labels) -> DrawnLater:
         """The same draws under other labels."""
         return replace(self, coords={**self.coords, **labels})
 
@@ -152,7 +154,7 @@ class KeptDraws:
     table: ReleasedTable
     prior: Prior
     groups: Mapping[str, xr.Dataset]
-    attrs: Mapping[str, Any]
+    attrs: Attrs
     method: str
     register: Register | None
     editions: Editions | None
@@ -386,7 +388,7 @@ def lift_parts(
 def redraw(
     table: ReleasedTable,
     taken: Evidenced,
-    attrs: Mapping[str, Any],
+    attrs: Attrs,
     kept: xr.Dataset | None,
     *,
     chains: int,
@@ -427,7 +429,7 @@ class Stored(NamedTuple):
     table: ReleasedTable
     taken: Evidenced
     content: Mapping[str, xr.Dataset]
-    attrs: Mapping[str, Any]
+    attrs: Attrs
     method: str
     step: str | None
     redrawn: tuple[Draws, Draws, Draws] | None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,9 @@ from anonbayes.inference.weight_kernels import (
     unsettled,
 )
 from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = [
     "EVIDENCE",
@@ -546,7 +549,7 @@ def choose_evidence(
     beta: PriorLike | None = None,
     errors: bool = True,
     variance: float | None = None,
-    client: Any = None,
+    client: Client | None = None,
 ) -> Evidenced:
     """Settle evidence and prior of a fit.
 
@@ -603,7 +606,7 @@ def choose_evidence(
 
 
 def _vertical_evidence(
-    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool, client: Any
+    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool, client: Client | None
 ) -> Evidenced:
     """Vertical tables: weights and beliefs by cross-fitting, where asked for and possible."""
     layout = layout_of(table)

@@ -47,6 +47,7 @@ _private: ContextVar[bool] = ContextVar("private", default=True)
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 PART = ".part"
 Writer = Callable[[Path], object]
+Plot = Callable[[], "Axes | npt.NDArray[np.object_]"]
 
 
 @contextlib.contextmanager

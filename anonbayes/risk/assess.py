@@ -41,6 +41,8 @@ from anonbayes.risk.threats import (
 from anonbayes.tables.build import count_records
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from anonbayes.inference.posterior import Posterior
     from anonbayes.tables.table import ReleasedTable
 
@@ -65,7 +67,7 @@ class RecordThreats:
 
 
 def threats_of(
-    post: Posterior, truth: Truth, gain: Gain, kind: str, client: object = None
+    post: Posterior, truth: Truth, gain: Gain, kind: str, client: Client | None = None
 ) -> tuple[RecordThreats, Replicates]:
     """Threats of every pair, computed in blocks of records so that batches fit into memory.
 
@@ -217,7 +219,7 @@ def assess(
     seed: int | np.random.Generator | None = 0,
     weights: str | None = None,
     group: str | None = None,
-    client: object = None,
+    client: Client | None = None,
     truth: Truth | None = None,
     knowledge: Knowledge | None = None,
 ) -> RiskAssessment:
@@ -280,7 +282,7 @@ def assess(
 
 
 def _counted(
-    table: ReleasedTable, people: Any, weights: str | None, client: object
+    table: ReleasedTable, people: Any, weights: str | None, client: Client | None
 ) -> tuple[pd.DataFrame, str]:
     """Count the distinct people of a Dask dataframe where they are stored, by first appearance."""
     if weights is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from anonbayes.beliefs.editions import People as WhoIsWho
     from anonbayes.inference.posterior import Posterior
+    from anonbayes.io.files import Plot
     from anonbayes.risk.actors import Actor, Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.measures import Limit
@@ -492,9 +493,9 @@ def in_words(answer: Assessed, beliefs: pd.DataFrame | None) -> str:
     return "\n".join(lines)
 
 
-def risk_plots(risk: RiskAssessment) -> dict[str, Any]:
+def risk_plots(risk: RiskAssessment) -> dict[str, Plot]:
     """Return what draws the pictures of an assessment, by name."""
-    plots: dict[str, Any] = {"group_sizes": risk.plot_group_sizes}
+    plots: dict[str, Plot] = {"group_sizes": risk.plot_group_sizes}
     if len(risk.threatened):
         plots |= {"beliefs": risk.plot_beliefs, "relative_threat": risk.plot_relative_threat}
     return plots

@@ -59,7 +59,7 @@ class Scenario:
     """
 
     path: Path
-    content: Mapping[str, Any]
+    content: Mapping[str, object]
     settings: Any
     variants: Mapping[str, Any]
 
@@ -156,7 +156,7 @@ def _assign(content: dict[str, Any], name: str, value: Any) -> None:
     place[part] = value
 
 
-def _completed(content: Mapping[str, Any]) -> Mapping[str, Any]:
+def _completed(content: Mapping[str, object]) -> Mapping[str, Any]:
     """Content in which keys that only a sweep sets have the first value they get there."""
     sweep = content.get("sweep")
     completed = copy.deepcopy(dict(content))
@@ -166,8 +166,8 @@ def _completed(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return completed
 
 
-def _has(content: Mapping[str, Any], name: str) -> bool:
-    place: Any = content
+def _has(content: Mapping[str, object], name: str) -> bool:
+    place: object = content
     for part in name.split("."):
         if not isinstance(place, Mapping) or part not in place:
             return False
@@ -175,10 +175,10 @@ def _has(content: Mapping[str, Any], name: str) -> bool:
     return True
 
 
-def _variants(file: Path, content: Mapping[str, Any], section: type) -> dict[str, Any]:
+def _variants(file: Path, content: Mapping[str, object], section: type) -> dict[str, Any]:
     """Return the settings of each member of a sweep: every combination of its values."""
     sweep = content.get("sweep")
-    if not sweep:
+    if not isinstance(sweep, Mapping) or not sweep:
         return {}
     axes = {name: list(values) for name, values in sweep.items()}
     if empty := [name for name, values in axes.items() if not values]:

@@ -18,6 +18,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.figures import apart
 from anonbayes.formats import plain, records
 from anonbayes.io.files import (
+    Plot,
     locked,
     mend,
     needs_mending,
@@ -94,11 +95,11 @@ class Result:
     measures: Mapping[str, float]
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     answer: Any = None
     netcdf: Callable[[Path], object] | None = None
-    plots: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    plots: Mapping[str, Plot] = field(default_factory=dict)
     files: Mapping[str, Callable[[Path], object]] = field(default_factory=dict)
 
     @property
@@ -107,7 +108,7 @@ class Result:
         return any(limit.exceeded for limit in self.limits)
 
 
-def audit_record(audit: Audit) -> dict[str, Any]:
+def audit_record(audit: Audit) -> dict[str, object]:
     """Return what an audit of a mechanism found, for JSON."""
     value, other, report = audit.witness or (None, None, None)
     return {
@@ -174,7 +175,9 @@ FORMAT = 1
 PACKAGES = ("pymc", "arviz", "numpy", "pandas", "numba")
 
 
-def content_of(scenario: Scenario, result: Result, *, command: str | None = None) -> dict[str, Any]:
+def content_of(
+    scenario: Scenario, result: Result, *, command: str | None = None
+) -> dict[str, object]:
     """Return what is written down of a result; names of fields are stable within a format."""
     return {
         "format": FORMAT,
@@ -261,7 +264,7 @@ class Place:
             self.check()  # another run may have ended meanwhile
             yield
 
-    def write(self, content: Mapping[str, Any], result: Result, wanted: Outputs) -> list[Path]:
+    def write(self, content: Mapping[str, object], result: Result, wanted: Outputs) -> list[Path]:
         """Write the files that are wanted; return them in the order in which one reads them."""
         writers: dict[str, Callable[[Path], object]] = dict(result.files)
         writers[self.seal] = partial(write_text, text=as_json(content) + "\n")
@@ -280,6 +283,6 @@ class Place:
         return [self.directory / name for name in names]
 
 
-def _draw(plot: Callable[[], Any], file: Path) -> None:
+def _draw(plot: Plot, file: Path) -> None:
     with apart():
         save_plot(file, plot())

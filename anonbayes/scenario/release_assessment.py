@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    from distributed import Client
 
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.domains import Domain
@@ -228,17 +229,17 @@ def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> No
     )
 
 
-def pairs_of(domain: Domain) -> list[tuple[Any, ...]]:
+def pairs_of(domain: Domain) -> list[tuple[object, ...]]:
     """Return the values that join those of several columns."""
     return [value for value in domain.values if isinstance(value, tuple)]
 
 
-def _harm(settings: Assessment, table: ReleasedTable) -> list[Any]:
+def _harm(settings: Assessment, table: ReleasedTable) -> list[object]:
     """Return the harmful values; of joined columns, a value of one part stands for all pairs."""
     from anonbayes.tables.build import JOIN
 
     domain = table.secret.domain
-    harmful: list[Any] = []
+    harmful: list[object] = []
     for text in settings.threats.harm:
         pairs = [v for v in pairs_of(domain) if text in map(str, v)]
         joined = [v for v in pairs_of(domain) if text == JOIN.join(map(str, v))]
@@ -246,7 +247,7 @@ def _harm(settings: Assessment, table: ReleasedTable) -> list[Any]:
     return list(dict.fromkeys(harmful))
 
 
-def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> None:
+def _check_known(table: ReleasedTable, victim: str, name: str, value: object) -> None:
     if name not in table.columns:
         raise AnonbayesError(
             f"Victim {victim!r}: {name!r} is not an attribute of the release. "
@@ -288,7 +289,7 @@ class PreparedAssessment:
     register: ReleasedTable | None = None
     further: Further = field(default_factory=Further)
     outsiders: People | None = None
-    client: Any = None
+    client: Client | None = None
 
     @property
     def table(self) -> ReleasedTable:
@@ -356,7 +357,7 @@ class PreparedAssessment:
             return {}
         from anonbayes.uniqueness.identity import identity
 
-        tables: dict[str, Any] = {"release": self.table}
+        tables: dict[str, ReleasedTable | pd.DataFrame] = {"release": self.table}
         if self.people is not None and self.people.weights is None:
             tables["cleartext"] = self.people.frame[list(self.table.attributes)]
         bar = sys.stderr.isatty()
@@ -477,7 +478,7 @@ class AssessmentSweep:
     members: Mapping[str, PreparedAssessment]
     impossible: Mapping[str, str]
     holdout: pd.DataFrame | None = None
-    client: Any = None
+    client: Client | None = None
     begin: Callable[[str], object] | None = None
     """Called with the name of each release before it is assessed, instead of its own bar."""
 

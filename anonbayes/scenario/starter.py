@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from anonbayes.scenario.choices import GROUP
 from anonbayes.scenario.keys import describe_keys, json_schema
 from anonbayes.scenario.load import KINDS, load
 from anonbayes.tables.cells import is_pattern
+from anonbayes.tables.sources import TextFormat
 
 # -------------------------------------------------------------------------------------------------
 # A commented scenario to begin with, from what a table's columns look like.
@@ -52,7 +52,7 @@ def starter(
 ) -> str:
     """Text of a scenario in `folder` for a table in clear, whose last column is the secret."""
     file = Path(table)
-    how: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal}
+    how: TextFormat = {"sep": sep, "encoding": encoding, "decimal": decimal}
     frame = read_csv_text(file, **how)
     spelled = [frame[name].unique() for name in frame.columns]
     commas = [cells for cells in spelled if has_decimal_commas(cells)]
@@ -100,7 +100,7 @@ def _lines(
     secret: str,
     guessed: bool,
     path: str,
-    how: Mapping[str, str],
+    how: TextFormat,
 ) -> Iterator[str]:
     kept = [c for c in columns if not c.names_people] or columns
     values = frame[secret].nunique()
@@ -113,7 +113,8 @@ def _lines(
     yield "[cleartext]"
     yield f"file = {_text(path)}  # {len(frame):,} rows"
     usual = {"sep": AUTO, "encoding": "utf-8", "decimal": "."}
-    yield from (f"{name} = {_text(value)}" for name, value in how.items() if value != usual[name])
+    unusual = {name: str(value) for name, value in how.items() if value != usual[name]}
+    yield from (f"{name} = {_text(value)}" for name, value in unusual.items())
     if (frame == "").any(axis=None):
         yield 'missing = "category"  # empty cells are a value of their own; "drop" leaves rows out'
     yield ""

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from anonbayes.arrays import Floats, Ints
-from anonbayes.inference.run import ChainState, Draws
+from anonbayes.arrays import Draws, Floats, Ints
+from anonbayes.inference.run import ChainState
 from anonbayes.uniqueness.gibbs import sweep
 from anonbayes.uniqueness.mixture import POOLING_SD, SampleRecords, draw_theta, margins
 

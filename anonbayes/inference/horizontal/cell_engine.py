@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Draws, Floats, Ints, SmallCodes
 from anonbayes.domains import code_dtype
 from anonbayes.errors import FileError
 from anonbayes.inference.dirichlet import Prior, dirichlet_rows, draw_forest
 from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLayout, is_flat
-from anonbayes.inference.horizontal.latent_rows import LatentRows, redraw_rows
+from anonbayes.inference.horizontal.latent_rows import LatentRows, pick, redraw_rows
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.horizontal.urns import (
     SMALL,
@@ -362,9 +362,7 @@ class HiddenRows:
             secret_cells=table.secret.codes[rows].astype(np.int64),
         )
 
-    def draw(
-        self, pi_secret: Floats, pi: Floats, rng: np.random.Generator
-    ) -> dict[str, npt.NDArray[Any]]:
+    def draw(self, pi_secret: Floats, pi: Floats, rng: np.random.Generator) -> Draws:
         """Codes ``(draws, rows)`` of the rows' values given ``(draws, S)`` and flat ``pi``."""
         widest = max(self.dtypes.values(), key=lambda dtype: dtype.itemsize)
         # One column more than attributes: the sensitive value.
@@ -390,7 +388,7 @@ def _draw(
     cells: Ints,
     known: Ints,
     secret_cells: Ints,
-    codes: npt.NDArray[Any],
+    codes: SmallCodes,
     rng: np.random.Generator,
 ) -> None:
     n_secrets, n_attributes = pi_secret.shape[1], cells.shape[1]
@@ -404,11 +402,7 @@ def _draw(
             if s < 0:
                 likelihood = d.secret_likelihood[secret_cells[j]]
                 _secret_weights(log_secret, log_cell, likelihood, cells[j], weight)
-                u = rng.random() * weight.sum()
-                s = 0
-                while s < n_secrets - 1 and u >= weight[s]:
-                    u -= weight[s]
-                    s += 1
+                s = pick(weight, rng)
                 codes[t, n_attributes, j] = s
             for a in range(n_attributes):
                 c = cells[j, a]
@@ -427,7 +421,6 @@ def _draw(
 # -------------------------------------------------------------------------------------------------
 # Engine of horizontal tables: independent draws when cells are nested, a Gibbs sampler if not.
 
-Draws = dict[str, npt.NDArray[Any]]
 BLOCK = 50
 """Number of recorded sweeps that are averaged together."""
 

@@ -175,6 +175,18 @@ def _total(j: int, b: int, rows: LatentRows, d: CellArrays, now: _State, weight:
 
 
 @njit(cache=True, nogil=True)
+def pick(weight: Floats, rng: np.random.Generator) -> int:
+    """Draw a place by its weight."""
+    left, place = rng.random() * weight.sum(), 0
+    while place < len(weight) - 1 and left >= weight[place]:
+        left -= weight[place]
+        place += 1
+    while weight[place] == 0.0:  # rounding
+        place -= 1
+    return place
+
+
+@njit(cache=True, nogil=True)
 def _draw_row(
     j: int,
     b: int,
@@ -185,12 +197,7 @@ def _draw_row(
     rng: np.random.Generator,
 ) -> None:
     """Draw secret and hidden values of row j; `weight` comes from `_total`."""
-    left, s = rng.random() * weight.sum(), 0
-    while s < len(weight) - 1 and left >= weight[s]:
-        left -= weight[s]
-        s += 1
-    while weight[s] == 0.0:  # rounding
-        s -= 1
+    s = pick(weight, rng)
     now.secret[j] = s
     for a in range(len(d.sizes)):
         cell = d.record_cells[rows.record[j], a]
@@ -332,10 +339,7 @@ def _given_distributions(
         for s in range(n_secrets):
             # Every row is possible under some secret: the one it had when `pi` was drawn.
             weight[s] = math.exp(weight[s] - top) if top > -np.inf else 1.0
-        left, s = rng.random() * weight.sum(), 0
-        while s < n_secrets - 1 and left >= weight[s]:
-            left -= weight[s]
-            s += 1
+        s = pick(weight, rng)
         now.secret[j] = s
         for a in range(len(d.sizes)):
             cell = d.record_cells[record, a]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Draws, Floats, Ints
 from anonbayes.errors import ModelError, nearest, one_of
 from anonbayes.inference.dirichlet import Prior, draw_log_simplexes, draw_simplexes, simplex_bounds
-from anonbayes.inference.run import ChainState, Draws
+from anonbayes.inference.run import ChainState
 from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, lattice
 from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout, layout_of
 from anonbayes.inference.vertical.sweeps import (
