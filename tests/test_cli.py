@@ -69,7 +69,7 @@ def failing(monkeypatch, capsys, *arguments):
         ),
         (
             [*DESCRIBE, "--anatomy", "y.csv", "--group", "g"],
-            "--hierarchies has no meaning",
+            "--hierarchies does not apply",
         ),
         ([*DESCRIBE, "--sep", ""], "single character"),
         ([*DESCRIBE, "--missing", "maybe"], "--missing 'maybe' is not valid"),

@@ -181,7 +181,7 @@ def test_an_earlier_run_stays(recoded, tmp_path, monkeypatch, capsys):
     assert run(*recoded, "--out", tmp_path / "out").exit_code == 0
     before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
     code, out, err = failing(monkeypatch, capsys, *recoded, "--out", tmp_path / "out")
-    assert code == 2 and out == "" and "holds an earlier run" in err and "--force" in err
+    assert code == 2 and out == "" and "contains an earlier run" in err and "--force" in err
     assert {f.name: f.read_bytes() for f in (tmp_path / "out").iterdir()} == before
     assert run(*recoded, "--out", tmp_path / "out", "--force", "--seed", "2").exit_code == 0
     assert json.loads((tmp_path / "out" / "risk.json").read_text())["seed"] == "2"
@@ -245,7 +245,7 @@ def test_bad_files_exit_with_2(recoded, tmp_path, monkeypatch, capsys):
         code, _, err = failing(monkeypatch, capsys, *arguments)
         assert code == 2 and part in err, err
     code, _, err = failing(monkeypatch, capsys, *recoded, "--out", tmp_path / "file")
-    assert code == 2 and "is a file; name a directory" in err
+    assert code == 2 and "is a file; give a directory" in err
     code, _, err = failing(monkeypatch, capsys, "diagnose", tmp_path / "file")
     assert code == 2 and "is not a netCDF 4 file" in err
     alone = [a for a in recoded if a != "--cleartext" and "people" not in a]

@@ -1,6 +1,6 @@
-"""Making releases: Mondrian, recoding over hierarchies, Anatomy.
+"""Schemes that make releases: Mondrian, recoding with hierarchies, Anatomy.
 
-Every function takes a cleartext frame and returns a `ReleasedTable`.
+Every scheme takes a cleartext frame and returns a `ReleasedTable`.
 """
 
 from __future__ import annotations

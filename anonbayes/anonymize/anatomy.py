@@ -1,4 +1,4 @@
-"""Anatomy: publish quasi-identifiers and secrets in clear, but apart, linked by groups only."""
+"""Anatomy: publish quasi-identifiers and secrets in two tables that are linked only by groups."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def anatomy(
     domains: DomainsByColumn | None = None,
     return_truth: bool = False,
 ) -> ReleasedTable | tuple[ReleasedTable, pd.DataFrame]:
-    """Put rows into groups of `l` pairwise different sensitive values and hide who has which.
+    """Group rows with `l` different sensitive values each, and hide who has which.
 
     The algorithm of Xiao & Tao (VLDB 2006): rows are bucketed by sensitive value; each group takes
     a random row from each of the `l` largest buckets, until fewer than `l` buckets are left. Each
-    of these holds at most one row, the residue, which joins a random group without its value.
+    of these then has at most one row. These residual rows join random groups that lack their value.
 
     Parameters
     ----------
@@ -76,35 +76,35 @@ def anatomy(
     sensitive : str
         Sensitive column.
     l : int
-        Least size of a group; all its sensitive values differ.
+        Least size of a group, whose sensitive values are all different.
     seed : int, numpy.random.Generator or None
-        None draws from the operating system's secure source, as a publisher should.
+        Seed; None uses the operating system's secure random source, as a publisher should.
     residue : {"assign", "report", "error"}
-        Whether rows that fill no group of their own join other groups, are left out of the release
-        (logged, and marked in the truth), or are refused.
+        Whether residual rows join other groups, are left out of the release (and logged, and
+        marked in the truth), or cause an error.
     group : str
-        Name of the group column of the release.
+        Name of the group column in the release.
     quasi_identifiers : iterable of str, optional
-        Columns to publish beside the sensitive one; all by default.
+        Columns to publish in addition to the sensitive one; by default all others.
     domains : mapping, optional
-        Domain, or list of values, by column; the values seen by default.
+        Domain, or list of values, by column; by default the values that occur.
     return_truth : bool
-        Return where each row went as well: for an evaluator, never for publication.
+        Whether to also return where each row went; for an evaluator, never for publication.
 
     Returns
     -------
     ReleasedTable
-        Vertical. Items of a group are in random order, its secrets in the order of the domain.
+        A vertical table. The items of a group are in random order, its secrets in domain order.
     pandas.DataFrame
-        Only with ``return_truth=True``. For each row of `df` its ``group``, its ``item`` (line of
-        the quasi-identifier table) and its ``slot`` (line of the sensitive table); -1 for rows
-        left out.
+        Only with ``return_truth=True``: for each row of `df` its ``group``, its ``item`` (line of
+        the quasi-identifier table) and its ``slot`` (line of the sensitive table), or -1 if the row
+        was left out.
 
     Raises
     ------
     AnonymizationError
-        When a value is more frequent than ``n / l`` (the eligibility condition); the message names
-        it and the largest possible l.
+        If a value is more frequent than ``n / l`` (the eligibility condition); the message names
+        the value and the largest possible l.
 
     Examples
     --------
@@ -119,8 +119,8 @@ def anatomy(
     one_of("residue", residue, RESIDUE)
     if not isinstance(sensitive, str):
         raise TableError(
-            f"sensitive={sensitive!r}: Anatomy hides one column at a time; name one, and leave the "
-            "others out with quasi_identifiers=[...], or use mondrian or recode."
+            f"sensitive={sensitive!r}: Anatomy hides a single column; name one and leave out the "
+            "others with quasi_identifiers=[...], or use mondrian or recode."
         )
     df = pandas_frame(df)
     cleartext = Cleartext.of(df, sensitive, quasi_identifiers=quasi_identifiers, domains=domains)
@@ -136,8 +136,8 @@ def anatomy(
     if len(left) and residue == "error":
         shown = ", ".join(repr(cleartext.sensitive.values[v]) for v in left)
         raise AnonymizationError(
-            f"{len(left)} rows fill no group of {l} (secrets {shown}); use residue='assign' to add "
-            "them to other groups or residue='report' to leave them out."
+            f"{len(left)} rows do not fill a group of {l} (secrets {shown}); use residue='assign' "
+            "to add them to other groups or residue='report' to leave them out."
         )
     if len(left) and residue == "assign":
         chosen = _hosts(values, group_of_slot, left, source)
@@ -161,13 +161,13 @@ def _check_eligible(cleartext: Cleartext, l: int) -> None:  # noqa: E741
 
 
 def _compose(counts: Ints, l: int, source: Source) -> tuple[Ints, Ints, Ints]:  # noqa: E741
-    """Sensitive value and group of each slot, and the values of the residue.
+    """Compute the sensitive value and group of each slot, and the values of the residual rows.
 
-    Only the counts matter here; which row of a value goes where is drawn in `_publish`.
+    Only counts matter here; `_publish` draws which row of a value goes where.
     """
     n_groups = int(counts.sum()) // l
     ties = iter(source.random(len(counts) + n_groups * l).tolist())
-    # Equally large buckets are taken in random order.
+    # Equally large buckets are chosen in random order.
     heap = [(-int(n), next(ties), v) for v, n in enumerate(counts) if n]
     heapq.heapify(heap)
     values: list[int] = []
@@ -183,7 +183,7 @@ def _compose(counts: Ints, l: int, source: Source) -> tuple[Ints, Ints, Ints]:  
 
 
 def _hosts(values: Ints, groups: Ints, left: Ints, source: Source) -> Ints:
-    """Group for each value of the residue, drawn from the groups that lack the value."""
+    """Draw a group for each residual value from the groups that lack the value."""
     n_groups = int(groups.max()) + 1
     hosts = np.empty(len(left), dtype=np.int64)
     for i, value in enumerate(left):
@@ -195,7 +195,7 @@ def _hosts(values: Ints, groups: Ints, left: Ints, source: Source) -> Ints:
 def _publish(
     cleartext: Cleartext, values: Ints, groups: Ints, source: Source, name: str
 ) -> tuple[ReleasedTable, pd.DataFrame]:
-    """Fill the slots with random rows of their values, then break the link inside the groups."""
+    """Fill the slots with random rows of their values, then break the links inside the groups."""
     slots = np.lexsort((values, groups))
     values, groups = values[slots], groups[slots]
     # The i-th slot of a value takes the i-th row of that value in a random order of the rows.

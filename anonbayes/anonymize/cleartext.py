@@ -1,4 +1,4 @@
-"""The table to be anonymized, and the release assembled from it."""
+"""The cleartext as the schemes read it, and the release assembled from their cells."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from anonbayes.tables.readers import read_hierarchies
 from anonbayes.tables.table import ReleasedTable
 
 FEWEST_IDENTIFIERS = 100
-"""Rows from which on a column whose values are all different is taken for an identifier."""
+"""Number of rows from which a column of distinct values is taken for an identifier."""
 
 
 # -------------------------------------------------------------------------------------------------
-# The cleartext table as codes, after every check that a scheme needs.
+# The cleartext as codes, after all checks that a scheme needs.
 
 # Hierarchies or their files by column, or a directory of such files.
 Trees = str | Path | Mapping[str, Hierarchy | str | Path]
@@ -46,9 +46,9 @@ class Cleartext:
 
     domains: dict[str, Domain]
     codes: list[SmallCodes]  # of each row, one array per quasi-identifier
-    sensitive: Domain  # of tuples, where there are several sensitive columns
+    sensitive: Domain  # of tuples if there are several sensitive columns
     secret: SmallCodes
-    secrets: dict[str, Column]  # the sensitive columns one by one: each has to be diverse
+    secrets: dict[str, Column]  # the individual sensitive columns, each of which must be diverse
 
     @property
     def n_rows(self) -> int:
@@ -57,7 +57,7 @@ class Cleartext:
 
     @property
     def secret_counts(self) -> Ints:
-        """Number of rows of each sensitive value."""
+        """Number of rows with each sensitive value."""
         return np.bincount(self.secret, minlength=len(self.sensitive))
 
     @classmethod
@@ -72,8 +72,8 @@ class Cleartext:
     ) -> Cleartext:
         """Encode a frame; columns neither sensitive nor among `quasi_identifiers` are left out.
 
-        A hierarchy's leaves are the domain of a column for which none is given, the sensitive one
-        included.
+        If no domain is given for a column, also a sensitive one, the leaves of its hierarchy are
+        used.
         """
         frame = pandas_frame(frame)
         check_frame(frame, "The cleartext table")
@@ -92,7 +92,7 @@ class Cleartext:
             if not (secret != secret[0]).any():
                 raise TableError(
                     f"The sensitive column {name!r} is constant "
-                    f"({domain.values[secret[0]]!r}): no grouping can hide it."
+                    f"({domain.values[secret[0]]!r}), so no grouping can hide it."
                 )
             secrets[name] = Column(Evidence.exact(domain), secret)
         whole = next(iter(secrets.values()))
@@ -106,7 +106,7 @@ class Cleartext:
 
 
 def check_privacy(cleartext: Cleartext, k: int, l: int) -> tuple[int, int]:  # noqa: E741
-    """Return k and l as plain ints, after checking that the table as a whole satisfies them."""
+    """Check that the whole table satisfies k and l; return them as plain integers."""
     k, l = (  # noqa: E741
         read_whole(name, value, least=1, error=AnonymizationError)
         for name, value in (("k", k), ("l", l))
@@ -138,8 +138,8 @@ def _quasi_identifiers(
         raise TableError(f"Column {both[0]!r} cannot be both sensitive and a quasi-identifier.")
     if not chosen:
         raise TableError(
-            "There is no quasi-identifier beside the sensitive column "
-            f"{' and '.join(map(repr, sensitive))}: nothing to anonymize."
+            "There is no quasi-identifier to anonymize besides the sensitive column "
+            f"{' and '.join(map(repr, sensitive))}."
         )
     return chosen
 
@@ -149,7 +149,7 @@ def _check_filled(series: pd.Series, name: str) -> None:
     if empty.any():
         raise TableError(
             f"Column {name!r}, row {series.index[int(empty.argmax())]}: the value is missing "
-            f"({int(empty.sum())} rows). Give missing values a category of their own "
+            f"({int(empty.sum())} rows). Give missing values their own category "
             f"(frame[{name!r}].fillna('unknown')) or drop these rows."
         )
 
@@ -162,7 +162,7 @@ def _domain(
     *,
     discrete: bool = False,
 ) -> Domain:
-    """Domain of a column; many distinct numbers are fine unless it has to be `discrete`."""
+    """Return the domain of a column; only a `discrete` one may not have many distinct numbers."""
     if isinstance(given, str):
         raise DomainError(f"The domain of {name!r} is the text {given!r}; give a list of values.")
     if isinstance(given, Domain):
@@ -174,16 +174,18 @@ def _domain(
     try:
         domain = Domain.infer(name, series)
     except TypeError as error:  # pandas cannot hash the cells
-        raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
+        raise DomainError(
+            f"Column {name!r} contains values that are not hashable: {error}."
+        ) from None
     if not domain.is_numeric and may_separate_thousands(domain.values):
         raise TableError(
-            f"Column {name!r} holds numbers with a comma, such as "
-            f"{next(v for v in domain.values if ',' in str(v))!r}. If it separates thousands, take "
-            "it out of the file; if decimals, read the file with decimal=',' (--decimal ,)."
+            f"Column {name!r} contains numbers with a comma, such as "
+            f"{next(v for v in domain.values if ',' in str(v))!r}. If it separates thousands, "
+            "remove it from the file; if decimals, read the file with decimal=',' (--decimal ,)."
         )
     if not domain.is_numeric and has_decimal_commas(domain.values):
         raise TableError(
-            f"Column {name!r} holds numbers with a decimal comma, such as {domain.values[0]!r}; "
+            f"Column {name!r} contains numbers with a decimal comma, such as {domain.values[0]!r}; "
             "read its file with decimal=',' (--decimal ,)."
         )
     scale = domain.is_numeric and not discrete
@@ -196,13 +198,13 @@ def _domain(
         )
         raise TableError(
             f"Column {name!r} has {len(domain):,} distinct values in {len(series):,} rows, like an "
-            f"identifier. {advice}; in Python, its values in domains= say that it is meant."
+            f"identifier. {advice}; in Python, confirm it by listing its values in domains=."
         )
     return domain
 
 
 def _numbers_rows(domain: Domain, n_rows: int) -> bool:
-    """Whether every row has a value of its own that says nothing: a code, or its number."""
+    """Whether every row has its own uninformative value: a code, or its number."""
     if len(domain) < n_rows or n_rows < FEWEST_IDENTIFIERS or domain.holds_dates:
         return False
     if domain.is_numeric:
@@ -216,14 +218,14 @@ def _numbers_rows(domain: Domain, n_rows: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Partitions of a domain, from single values up to one cell; every step up hides something.
+    """Partitions of a domain, from single values to one cell; each level hides more than the last.
 
-    Levels that split the domain exactly as the level below them are left out.
+    Levels that partition the domain like the level below are left out.
     """
 
     domain: Domain
     cells: Ints  # cell of each value at each level, (levels, K)
-    numbers: tuple[int, ...]  # of each level in the hierarchy
+    numbers: tuple[int, ...]  # number of each level in the hierarchy
     leaves: Ints  # position of each value among the hierarchy's leaves
 
     def __len__(self) -> int:
@@ -231,10 +233,10 @@ class Levels:
 
     @classmethod
     def of(cls, domain: Domain) -> Levels:
-        """Levels of a domain that has a hierarchy."""
+        """Return the levels of a domain that has a hierarchy."""
         leaves = leaf_positions(domain)
         hierarchy = domain.hierarchy
-        assert hierarchy is not None  # leaf_positions has checked it
+        assert hierarchy is not None  # checked by leaf_positions
         rows: list[Ints] = []
         numbers: list[int] = []
         for number, level in enumerate(hierarchy.codes[:, leaves]):
@@ -245,23 +247,23 @@ class Levels:
         return cls(domain, np.vstack(rows), tuple(numbers), leaves)
 
     def members(self, level: int, cell: int) -> Ints:
-        """Codes of the values in a cell."""
+        """Return the codes of the values in a cell."""
         return np.flatnonzero(self.cells[level] == cell)
 
     def label(self, level: int, codes: SmallCodes) -> object:
-        """Label of a cell of the level, given its members."""
+        """Return the label of a cell at a level, given its members."""
         if len(codes) == len(self.domain):
             return whole_label(self.domain)
         assert self.domain.hierarchy is not None
         return self.domain.hierarchy.label(int(self.leaves[codes[0]]), self.numbers[level])
 
     def sizes(self) -> Ints:
-        """Count the values in the cell of each value, shape ``(n_levels, K)``."""
+        """Number of values in the cell of each value, shape ``(n_levels, K)``."""
         return np.vstack([np.bincount(row)[row] for row in self.cells])
 
 
 def leaf_positions(domain: Domain) -> Ints:
-    """Position among the hierarchy's leaves of each value of the domain."""
+    """Return the position of each domain value among the hierarchy's leaves."""
     hierarchy = domain.hierarchy
     if hierarchy is None:
         raise TableError(
@@ -277,7 +279,7 @@ def leaf_positions(domain: Domain) -> Ints:
 
 
 # -------------------------------------------------------------------------------------------------
-# From cells per row to a `ReleasedTable`, without a detour through text.
+# From the cells of the rows to a `ReleasedTable`, without a detour through text.
 
 _MISREAD = re.compile(r"[,{}]|^$")
 
@@ -288,14 +290,14 @@ def cell_column(
     members: Callable[[int], SmallCodes],
     label: Callable[[int, SmallCodes], object],
 ) -> Column:
-    """Column from a cell number per row, what each number contains and how it is spelled."""
+    """Build a column from a cell number per row, and the members and label of each number."""
     inverse, distinct = pd.factorize(ids)
     sets = [np.sort(np.asarray(members(int(cell)), dtype=np.int64)) for cell in distinct]
     return column_of_cells(domain, inverse, sets, lambda i, codes: label(int(distinct[i]), codes))
 
 
 def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> ReleasedTable:
-    """Horizontal table in the row order of the cleartext; equal cells form the groups."""
+    """Build a horizontal table in the row order of the cleartext; equal cells form groups."""
     secret = cell_column(
         cleartext.sensitive, cleartext.secret, lambda code: np.array([code]), lambda code, _: code
     )
@@ -311,9 +313,9 @@ def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> Releas
 
 
 def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
-    """Columns in which no row shows a star everywhere, as only suppressed rows do.
+    """Make sure that no row shows a star in all columns, as only suppressed rows do.
 
-    Where each cell of a group is a whole domain, the first column lists its values instead.
+    If every cell of a group is a whole domain, the first column lists its values instead.
     """
     shown = [column.evidence.starred[column.codes] for column in columns.values()]
     if not np.logical_and.reduce(shown).any():
@@ -327,7 +329,7 @@ def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def whole_label(domain: Domain) -> object:
-    """How a cell that allows every value is spelled: a star, unless a star means something else."""
+    """Return the label of a cell that allows every value: a star, unless it has another meaning."""
     tree = domain.hierarchy
     taken = "*" in domain.by_label or (
         tree is not None and "*" in tree and len(tree.positions("*")) < len(tree.leaves)
@@ -336,15 +338,15 @@ def whole_label(domain: Domain) -> object:
 
 
 def is_misread(label: str) -> bool:
-    """Whether a value would be read as something else inside ``{a, b}``."""
+    """Whether a value would be misread inside ``{a, b}``."""
     return bool(_MISREAD.search(label)) or label != label.strip()
 
 
 def set_labels(domain: Domain) -> Callable[[SmallCodes], object]:
-    """How sets of values are spelled.
+    """Return a function that labels sets of values.
 
-    Neighbours on a line of numbers or dates are a range; other values are listed, ``{a, b}``, or
-    given as a tuple where the text could be misread.
+    Adjacent numbers or dates form a range; other values are listed as ``{a, b}``, or given as a
+    tuple if the text could be misread.
     """
     places = domain.places
     order = np.argsort(places, kind="stable")
@@ -368,7 +370,7 @@ def set_labels(domain: Domain) -> Callable[[SmallCodes], object]:
 
 
 def _range(domain: Domain, codes: SmallCodes) -> str:
-    """Spelling of neighbours on the line, in its order."""
+    """Label a range of adjacent values, in their order on the line."""
     first, last = domain.labels[codes[0]], domain.labels[codes[-1]]
     if len(codes) == 1:
         return first

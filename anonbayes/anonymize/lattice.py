@@ -1,4 +1,4 @@
-"""What a recoding loses, and the optimal search over the lattice of generalization levels."""
+"""The loss of a recoding, and the optimal search over the lattice of generalization levels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.errors import one_of
 
 # -------------------------------------------------------------------------------------------------
-# What a recoding loses: the quantities that the search over levels minimises.
+# The loss of a recoding, which the search over levels minimises.
 #
-# Suppressed rows make a loss rise and fall on the way up the lattice, so the search needs bounds.
-# The loss that the same levels would have if no row were suppressed is one, and it never falls on
-# the way up. Another holds on the way down: whoever is suppressed at a node is suppressed at every
-# node below it.
+# Because of suppressed rows, the loss is not monotone in the lattice, so the search needs bounds.
+# The loss of the same levels without suppression is one, and it never decreases upwards. Another
+# holds downwards: a row that is suppressed at a node is suppressed at every node below it.
 
 LOSSES = ("loss", "mean_loss", "entropy", "precision", "discernibility")
 
@@ -30,7 +29,7 @@ class Groups:
 
     sizes: Floats
     kept: Mask  # groups that satisfy k and l; the others are suppressed
-    dropped: Floats  # suppressed rows of each record
+    dropped: Floats  # number of suppressed rows of each record
 
     @property
     def suppressed(self) -> int:
@@ -39,7 +38,7 @@ class Groups:
 
 
 class SeparableLoss:
-    """Loss that adds up a cost per row and attribute, scaled to [0, 1] for each attribute.
+    """Loss that is a sum of costs per row and attribute, scaled to [0, 1] for each attribute.
 
     A value costs ``costs[a][level, value]``; a suppressed row costs as much as on the top level.
     """
@@ -54,14 +53,14 @@ class SeparableLoss:
 
     def _by_level(self, rows: Floats, costs: Sequence[Floats]) -> list[Floats]:
         """Cost of these rows of the records on each level, one array per attribute."""
-        # Rows are counted by value first: domains are small, records are many.
+        # Rows are first counted by value, because domains are small and records many.
         return [
             cost @ np.bincount(codes, weights=rows, minlength=cost.shape[1])
             for cost, codes in zip(costs, self._records, strict=True)
         ]
 
     def _extra(self, groups: Groups) -> list[Floats]:
-        """Cost that suppression adds on each level, one array per attribute."""
+        """Additional cost of suppression on each level, one array per attribute."""
         return self._by_level(groups.dropped, self._climbs)
 
     def _scaled(self, attribute: int, total: Floats | float) -> Floats:
@@ -76,7 +75,7 @@ class SeparableLoss:
         return np.expm1(mean) if self._geometric else mean
 
     def _lattice(self, totals: Sequence[Floats]) -> Floats:
-        """Loss of every combination of levels from the attributes' totals by level."""
+        """Loss of every combination of levels, from the attributes' totals by level."""
         scaled = [self._scaled(a, total) for a, total in enumerate(totals)]
         return np.asarray(self._mean(functools.reduce(np.add.outer, scaled)))
 
@@ -102,7 +101,7 @@ class SeparableLoss:
         return float(self._mean(np.sum(lost))), float(self._mean(np.sum(bound)))
 
     def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
-        """Loss when every record has levels of its own."""
+        """Loss if every record has its own levels."""
         lost = [
             self._scaled(a, float((cost[h, codes] * self._weights).sum()))
             for a, (cost, codes, h) in enumerate(
@@ -113,7 +112,7 @@ class SeparableLoss:
 
 
 class Discernibility:
-    """Sum over rows of the number of rows that look alike; suppressed rows look like all rows.
+    """Sum over rows of the number of rows that look the same; suppressed rows count all rows.
 
     Bayardo & Agrawal (2005); ARX calls it Discernability.
     """
@@ -123,22 +122,22 @@ class Discernibility:
         self._rows = float(weights.sum())
 
     def floor(self) -> Floats:
-        """Every row looks like itself at least."""
+        """Lower bound: every row looks the same as itself."""
         return np.full(self._shape, self._rows)
 
     def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
-        """Loss at a node, and the sum of squared group sizes, which only grows by merging."""
+        """Loss at a node, and the sum of squared group sizes, which can only grow by merging."""
         squares = groups.sizes**2
         seen = groups.sizes[~groups.kept].sum() * self._rows + squares[groups.kept].sum()
         return float(seen), float(squares.sum())
 
     def below(self, node: Sequence[int], groups: Groups) -> Floats:
-        """Suppressed rows look like all rows, every other row like itself at least."""
+        """Lower bound: suppressed rows count all rows, every other row at least itself."""
         dropped = groups.dropped.sum()
         return np.asarray(dropped * self._rows + self._rows - dropped)
 
     def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
-        """Loss of groups of these sizes; rows in none of them are suppressed."""
+        """Loss of groups of these sizes; all other rows are suppressed."""
         return float((sizes**2).sum() + (self._rows - sizes.sum()) * self._rows)
 
 
@@ -148,7 +147,7 @@ Loss = SeparableLoss | Discernibility
 def make_loss(
     name: str, levels: Sequence[Levels], records: Sequence[Ints], weights: Floats
 ) -> Loss:
-    """Build the loss of that name over records (distinct rows with their multiplicities)."""
+    """Create the loss with a given name for records (distinct rows with multiplicities)."""
     one_of("loss", name, LOSSES)
     if name == "discernibility":
         return Discernibility([len(level) for level in levels], weights)
@@ -168,7 +167,7 @@ def _height_cost(levels: Levels) -> Floats:
 
 
 def _entropy_cost(levels: Levels, codes: Ints, weights: Floats) -> Floats:
-    """Bits by which a cell is less surprising than the value: ``log2(rows of cell / of value)``."""
+    """Bits that a cell hides: ``log2(rows of the cell / rows of the value)``."""
     rows = np.bincount(codes, weights=weights, minlength=len(levels.domain))
     in_cell = np.vstack([np.bincount(cells, weights=rows)[cells] for cells in levels.cells])
     seen = rows > 0
@@ -178,19 +177,19 @@ def _entropy_cost(levels: Levels, codes: Ints, weights: Floats) -> Floats:
 
 
 # -------------------------------------------------------------------------------------------------
-# The search. A node says, for each attribute, on which level it is shown.
+# The search. A node gives, for each attribute, the level on which it is shown.
 #
 # Merging groups only adds rows and sensitive values, so a row whose group satisfies k and distinct
-# l keeps satisfying them on the way up: the number of suppressed rows never grows. Hence, with a
-# limit on suppressed rows,
+# l still does so further up: the number of suppressed rows never increases upwards. So with a limit
+# on suppressed rows,
 #
-# * below a node that fails, every node fails;
-# * above a node that holds, every node holds,
+# * every node below one that violates the limit violates it;
+# * every node above one that satisfies the limit satisfies it,
 #
-# which is *predictive tagging* (OLA, Emam et al. 2009; Flash, Kohlmayer et al. 2012). A tag is a
-# slice of an array with one axis per attribute. Nodes whose lower bound exceeds the best loss so
-# far are never looked at, and every look raises bounds above and below it. All rules leave out only
-# nodes that cannot be optimal.
+# which is used for *predictive tagging* (OLA, Emam et al. 2009; Flash, Kohlmayer et al. 2012). A
+# tag is a slice of an array with one axis per attribute. Nodes whose lower bound exceeds the best
+# loss so far are skipped, and every checked node raises the bounds above and below it. These rules
+# skip only nodes that cannot be optimal.
 
 Node = tuple[int, ...]
 UNKNOWN, FAILS, HOLDS = 0, 1, 2
@@ -198,7 +197,7 @@ UNKNOWN, FAILS, HOLDS = 0, 1, 2
 
 @dataclass(frozen=True)
 class NodeCheck:
-    """What was seen at one node."""
+    """Result of checking one node."""
 
     suppressed: int
     loss: float
@@ -208,7 +207,7 @@ class NodeCheck:
 
 @dataclass(frozen=True)
 class BestNode:
-    """The best node of a search, and how many nodes it looked at."""
+    """The best node of a search, and how many nodes were checked."""
 
     node: Node
     check: NodeCheck
@@ -218,9 +217,10 @@ class BestNode:
 class Search:
     """Find the node with the least loss among those that suppress at most `limit` rows.
 
-    `floor` bounds the loss of each node from below; `check` is expensive. Ties go to fewer
-    suppressed rows, then to the lower sum of levels, then to the earlier attributes' lower levels.
-    The top of the lattice shows nothing and is no candidate: None when only it holds.
+    `floor` bounds the loss of each node from below; `check` is expensive. Ties are resolved by
+    fewer suppressed rows, then a lower sum of levels, then lower levels of earlier attributes. The
+    top of the lattice, which shows nothing, is not a candidate: the result is None if only it
+    satisfies the limit.
     """
 
     def __init__(self, floor: Floats, check: Callable[[Node], NodeCheck], limit: int) -> None:
@@ -236,7 +236,7 @@ class Search:
         self.checked = 0
 
     def run(self) -> BestNode | None:
-        """Look at nodes, the most promising first, until none can be better."""
+        """Check nodes, the most promising first, until no other can be better."""
         for node in self._in_order():
             if self._hopeless(node):
                 continue
@@ -247,7 +247,7 @@ class Search:
         return None if self.best is None else replace(self.best, checked=self.checked)
 
     def _in_order(self) -> list[Node]:
-        """Nodes from the most promising on; equal bounds from the bottom of the lattice."""
+        """Order nodes by their bounds, and equal bounds from the bottom of the lattice."""
         height = np.indices(self.bound.shape).sum(axis=0)
         order = np.lexsort((height.ravel(), self.bound.ravel()))
         return list(
@@ -257,13 +257,13 @@ class Search:
     def _hopeless(self, node: Node) -> bool:
         if self.done[node] or self.status[node] == FAILS:
             return True
-        # Ties are decided by more than the loss, so a bound equal to the best is still looked at.
+        # Ties are not decided by the loss alone, so a node with an equal bound is still checked.
         return self.best is not None and bool(
             self.bound[node] > self.best.check.loss * (1 + 1e-12) + 1e-15
         )
 
     def _path(self, node: Node) -> list[Node]:
-        """Way up from a node over untagged nodes, always to the least bound."""
+        """Return a path upwards from a node over untagged nodes, always to the least bound."""
         path = [node]
         while True:
             above = [
@@ -278,7 +278,7 @@ class Search:
             path.append(node)
 
     def _bisect(self, path: list[Node]) -> None:
-        """Find where on a path nodes begin to hold; tag what follows from each look."""
+        """Find where on a path nodes start to satisfy the limit; tag the consequences."""
         low, high = 0, len(path)
         while low < high:
             middle = (low + high) // 2
@@ -306,5 +306,5 @@ class Search:
 
 
 def _rank(node: Node, seen: NodeCheck) -> tuple[Any, ...]:
-    # Rounded, so that the order of additions in two equal losses does not decide.
+    # Rounded, so that the order of summation does not decide between equal losses.
     return float(f"{seen.loss:.12g}"), seen.suppressed, sum(node), node

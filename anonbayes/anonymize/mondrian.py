@@ -30,9 +30,9 @@ from anonbayes.tables.table import ReleasedTable
 # -------------------------------------------------------------------------------------------------
 # Mondrian's recursive cuts on plain arrays.
 #
-# Values are *positions* on a line per attribute. Cells are ranges of positions: cuts of an ordered
-# attribute split a range in two, and the nodes of a hierarchy are ranges once its leaves are lined
-# up in tree order.
+# Values are *positions* on a line per attribute, and cells are ranges of positions: cuts of an
+# ordered attribute divide a range in two, and the nodes of a hierarchy are ranges if its leaves are
+# arranged in tree order.
 
 Ints32 = npt.NDArray[np.int32]
 
@@ -52,15 +52,16 @@ def partition(
 ) -> tuple[Ints32, Ints32, Ints32]:
     """Cut the rows into groups until no cut leaves k rows and l distinct secrets on each side.
 
-    `position` is (attributes, rows), `secret` (sensitive columns, rows), each to be diverse.
-    `scale`, (A, K), places positions on a line of length 1; `left` and `right`, (A, H, K), are the
-    ends of the cell around a position on each of the `depth` levels of a hierarchy, 0 for ordered
-    attributes. Returns each row's group, and the groups' regions, low and high, (groups, A).
+    `position` is (attributes, rows), `secret` (sensitive columns, rows), each of which must be
+    diverse. `scale`, (A, K), maps positions to a line of length 1; `left` and `right`, (A, H, K),
+    are the ends of the cell around a position on each of the `depth` levels of a hierarchy (0 for
+    ordered attributes). Returns each row's group, and the groups' regions, low and high, (groups,
+    A).
     """
     n_attributes, n = position.shape
     rows, spare = np.arange(n), np.arange(n)
     stamp = np.zeros(n_secrets + 1, dtype=np.int64)
-    # Parts hold at least k rows each and are disjoint, so there are never more than n / k.
+    # Parts are disjoint and have at least k rows each, so there are at most n / k.
     most = n // k + 1
     begin, end = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
     low = np.zeros((most, n_attributes), dtype=np.int32)
@@ -90,7 +91,7 @@ def partition(
             a = int(np.argmax(width))
             if width[a] <= 0.0:
                 break
-            width[a] = 0.0  # tried
+            width[a] = 0.0  # already tried
             _sort(rows, spare, b, e, position[a], first[a], last[a])
             if depth[a]:
                 h = _covering_level(left[a], depth[a], first[a], last[a]) - 1
@@ -124,7 +125,7 @@ def partition(
 
 @njit(cache=True)
 def _covering_level(left: Ints32, depth: int, first: int, last: int) -> int:
-    """Lowest level on which two positions are in one cell."""
+    """Lowest level on which two positions are in the same cell."""
     h = 0
     while h < depth - 1 and left[h, first] != left[h, last]:
         h += 1
@@ -133,7 +134,7 @@ def _covering_level(left: Ints32, depth: int, first: int, last: int) -> int:
 
 @njit(cache=True)
 def _width(first: int, last: int, scale: Floats, left: Ints32, right: Ints32, depth: int) -> float:
-    """Width of a range: on its scale, or of the smallest node of the hierarchy around it."""
+    """Width of a range on its scale, or of the smallest hierarchy node that contains it."""
     if depth == 0:
         return scale[last] - scale[first]
     h = _covering_level(left, depth, first, last)
@@ -142,7 +143,7 @@ def _width(first: int, last: int, scale: Floats, left: Ints32, right: Ints32, de
 
 @njit(cache=True)
 def _sort(rows: Ints, spare: Ints, b: int, e: int, position: Ints32, first: int, last: int) -> None:
-    """Sort a part of the rows by position, keeping the order of ties."""
+    """Sort a part of the rows by position, stably."""
     span = last - first + 1
     if span > 4 * (e - b) + 64:
         part = rows[b:e].copy()
@@ -163,7 +164,7 @@ def _sort(rows: Ints, spare: Ints, b: int, e: int, position: Ints32, first: int,
 
 @njit(cache=True)
 def _is_new(value: int, stamp: Ints) -> bool:
-    """Whether a secret is seen for the first time since the clock, ``stamp[-1]``, moved."""
+    """Whether a secret is seen for the first time since the clock, ``stamp[-1]``, advanced."""
     if stamp[value] == stamp[-1]:
         return False
     stamp[value] = stamp[-1]
@@ -182,9 +183,9 @@ def _middle(
     l: int,  # noqa: E741
     strict: bool,
 ) -> int:
-    """Cut nearest to the middle that leaves k rows and l secrets on each side, or -1.
+    """Find the cut nearest to the middle with k rows and l secrets on each side, or -1.
 
-    The shortest head and the shortest tail with l secrets bound all cuts that are allowed.
+    The shortest head and the shortest tail with l secrets limit the allowed cuts.
     """
     least, most = b + k, e - k
     for c in range(len(secret)):
@@ -226,9 +227,9 @@ def _children(
     low: Ints32,
     high: Ints32,
 ) -> int:
-    """Count the children in the sorted rows; 0 unless each has k rows and l secrets.
+    """Count the children among the sorted rows; 0 unless each has k rows and l secrets.
 
-    Writes where each begins and ends, and its range of positions.
+    Also writes the start and end of each child, and its range of positions.
     """
     i, n_parts = b, 0
     edge[0] = b
@@ -267,47 +268,49 @@ def mondrian(
     domains: DomainsByColumn | None = None,
     hierarchies: Trees | None = None,
 ) -> ReleasedTable:
-    """Cut the table in two again and again, along the attribute in which a part is widest.
+    """Cut the table in two repeatedly, along the attribute in which a part is widest.
 
     LeFevre, DeWitt & Ramakrishnan (ICDE 2006), with distinct l-diversity (Machanavajjhala et al.
-    2006) as a second demand on both sides of a cut. A part is cut where its rows are halved most
-    evenly among the cuts that leave `k` rows and `l` distinct sensitive values on each side; it
-    becomes a group when no attribute has such a cut.
+    2006) as a further condition on both sides of a cut. Of the cuts that leave `k` rows and `l`
+    distinct sensitive values on each side, the one that divides the rows most evenly is made. A
+    part becomes a group if no attribute has such a cut.
 
     Parameters
     ----------
     df : pandas.DataFrame
         Cleartext, one row per person.
     sensitive : str or several str
-        Sensitive column, released unchanged; of several, each has `l` values in every group.
+        Sensitive column, released unchanged; if several, each has `l` values in every group.
     k : int
-        Smallest allowed size of a group.
+        Least size of a group.
     l : int
         Least number of distinct sensitive values of a group.
     strict : bool
-        Keep equal values together. Otherwise (*relaxed*) rows with the value at the cut go to
-        either side, in the order of `df`: smaller groups, whose boxes overlap.
+        Whether to keep equal values together. Otherwise (*relaxed*), rows with the value at the cut
+        are divided between the two sides in the order of `df`: groups are smaller, but their boxes
+        overlap.
     cells : {"tight", "region"}
-        Show the range of the values in a group, or the region that the cuts made, which reveals
-        nothing of where in it the values lie.
+        Whether to show the range of the values in a group, or the region between the cuts, which
+        does not reveal where in it the values lie.
     quasi_identifiers : iterable of str, optional
-        Columns to generalize; all but `sensitive` by default. Other columns are not released.
+        Columns to generalize; by default all others. The rest is not released.
     domains : mapping, optional
         Domain, or list of values, by column. Categories are cut in the order of their domain.
     hierarchies : mapping or path, optional
         Columns with a hierarchy are cut along it: a node into all its children, each of which
-        must satisfy k and l. Numbers and dates without one are cut by their size.
+        must satisfy k and l. Numbers and dates without one are cut by size.
 
     Returns
     -------
     ReleasedTable
-        Rows in the order of `df`. Cells read ``20-29``, ``[24.4, 25.6]``,
-        ``[2024-01-01, 2024-03-31]``, ``{a, b}``, ``*``, or are labels of the hierarchy.
+        A horizontal table with rows in the order of `df`. Cells are like ``20-29``,
+        ``[24.4, 25.6]``, ``[2024-01-01, 2024-03-31]``, ``{a, b}`` or ``*``, or labels of the
+        hierarchy.
 
     Raises
     ------
     AnonymizationError
-        When the table as a whole has fewer than k rows or l sensitive values.
+        If the whole table has fewer than k rows or l sensitive values.
 
     Examples
     --------
@@ -365,7 +368,7 @@ class _Axis:
         levels = None if domain.hierarchy is None else Levels.of(domain)
         left = right = np.empty((0, size), dtype=np.int64)
         if levels is not None:
-            order = np.lexsort(levels.cells)  # the last row, the top, decides first
+            order = np.lexsort(levels.cells)  # sorts by the last row, the top, first
             line = levels.cells[:, order]
             starts = np.concatenate(
                 [np.ones((len(line), 1), dtype=bool), line[:, 1:] != line[:, :-1]], axis=1
@@ -386,7 +389,7 @@ class _Axis:
         return cls(domain, levels, order, rank, place / (spread or 1.0), left, right)
 
     def column(self, group: Ints, low: Ints, high: Ints) -> Column:
-        """Cells of the rows, given their groups' ranges of positions."""
+        """Return the cells of the rows, given the position ranges of their groups."""
         size = len(self.domain)
         low, high = low.astype(np.int64), np.minimum(high, size - 1).astype(np.int64)
         if self.levels is not None:
@@ -410,13 +413,13 @@ class _Axis:
         return int(np.argmax((self.left[:, low] <= low) & (self.right[:, low] >= high)))
 
     def _nodes(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Smallest cells of the hierarchy around ranges."""
+        """Smallest cells of the hierarchy that contain ranges."""
         level = np.argmax(self.right[:, low] >= high, axis=0)
         return self.left[level, low], self.right[level, low]
 
 
 def _line(places: Floats) -> Floats:
-    """Places in ascending order; values that have none follow, one average step apart."""
+    """Places in ascending order; values without a place follow, one average step apart."""
     known = np.count_nonzero(~np.isnan(places))
     if not known:
         return np.arange(len(places), dtype=float)

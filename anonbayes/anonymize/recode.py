@@ -1,4 +1,4 @@
-"""Recoding along hierarchies, global and local."""
+"""Global and local recoding along hierarchies."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from anonbayes.tables.readers import set_apart
 from anonbayes.tables.table import ReleasedTable
 
 # -------------------------------------------------------------------------------------------------
-# What is possible when a request is not: the message of an infeasible recoding.
+# What would be possible: the error message of an infeasible recoding.
 
 
 def what_is_possible(records: RecordSet, k: int, l: int, limit: int) -> str:  # noqa: E741
     """Say which k and l the coarsest informative levels reach.
 
-    By monotonicity it suffices to look one step below the top of the lattice, per attribute.
+    By monotonicity, only the nodes one step below the top of the lattice matter.
     """
     top = [len(level) - 1 for level in records.levels]
     best_k = best_l = 0
@@ -60,12 +60,12 @@ def what_is_possible(records: RecordSet, k: int, l: int, limit: int) -> str:  # 
     return (
         f"No levels below '*' in every column satisfy k={k} and l={l} with at most {limit} "
         f"suppressed rows: {'; '.join(reach)}. Lower k or l, allow more suppression, leave "
-        "columns out, or add levels to the hierarchies."
+        "out columns, or add levels to the hierarchies."
     )
 
 
 def _largest(rows: Floats, score: npt.NDArray[np.generic], limit: int) -> int:
-    """Largest demand on a group's score for which at most `limit` rows are in failing groups."""
+    """Return the largest score to require of groups such that at most `limit` rows fail."""
     order = np.argsort(score, kind="stable")
     values = np.asarray(score)[order]
     # below[i]: rows in groups that score less than the i-th group
@@ -106,11 +106,11 @@ class RecordSet:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows that the records stand for."""
+        """Number of rows that the records represent."""
         return int(self.weights.sum())
 
     def take(self, rows: Ints) -> RecordSet:
-        """Return some of the records."""
+        """Return a selection of the records."""
         return RecordSet(
             [c[rows] for c in self.codes],
             [s[rows] for s in self.secrets],
@@ -120,9 +120,9 @@ class RecordSet:
         )
 
     def group(self, node: Sequence[int]) -> tuple[Ints, Floats, Ints]:
-        """Find the group of each record on these levels, its rows and its distinct secrets.
+        """Return the group of each record on these levels, and the groups' rows and distinct secrets.
 
-        Of several sensitive columns the one with the fewest distinct values counts.
+        With several sensitive columns, the one with the fewest distinct values counts.
         """
         cells = zip(self.levels, self.codes, node, strict=True)
         group, n_groups = numbered_rows([level.cells[h][codes] for level, codes, h in cells])
@@ -134,7 +134,7 @@ class RecordSet:
         return group, rows, np.minimum.reduce(distinct_secrets)
 
     def groups(self, node: Sequence[int], k: int, l: int) -> Groups:  # noqa: E741
-        """Group the records on these levels; tell which groups satisfy k and distinct l."""
+        """Group the records on these levels, and mark groups that satisfy k and distinct l."""
         group, rows, secrets = self.group(node)
         kept = (rows >= k) & (secrets >= l)
         return Groups(rows, kept, np.where(kept[group], 0.0, self.weights))
@@ -151,13 +151,13 @@ def _distinct(group: Ints, secret: Ints, n_groups: int, n_secrets: int) -> Ints:
 
 
 # -------------------------------------------------------------------------------------------------
-# One search, or several in a row: global and local recoding as plans.
+# One search, or several in sequence: global and local recoding as plans.
 
-# What each search found, and the records that it recodes.
+# Result of each search, with the records that it recodes.
 Plan = list[tuple[BestNode, Ints]]
 
-# A local recoding may put off half of the rows at first and must place at least a twentieth of
-# what is left in each further pass; both are the shares of ARX's published local tables.
+# A local recoding may leave up to half of the rows to later passes at first, and must place at
+# least a twentieth of the rest in each, as in ARX's published local tables.
 FIRST_PASS = 0.5
 LATER_PASSES = 0.95
 
@@ -166,16 +166,16 @@ LATER_PASSES = 0.95
 class Pass:
     """One search over the lattice.
 
-    Parameters
+    Attributes
     ----------
     levels : dict of str to int
         Level of each attribute, counted as in its hierarchy.
     rows : int
-        Rows that were recoded to these levels.
+        Number of rows recoded to these levels.
     loss : float
-        Loss over the rows that the search was given; those it left over count as suppressed.
+        Loss over the rows given to the search, where those left over count as suppressed.
     checked, nodes : int
-        Nodes looked at, and nodes of the lattice.
+        Number of nodes checked, and of nodes in the lattice.
     """
 
     levels: dict[str, int]
@@ -189,16 +189,16 @@ class Pass:
 class Recoding:
     """How a table was recoded.
 
-    Parameters
+    Attributes
     ----------
     passes : tuple of Pass
         One for global recoding, one or more for local recoding.
     loss : float
         Loss of the whole release.
     loss_name : str
-        Which loss.
+        Kind of loss.
     suppressed : int
-        Suppressed rows.
+        Number of suppressed rows.
     """
 
     passes: tuple[Pass, ...]
@@ -208,11 +208,11 @@ class Recoding:
 
     @property
     def levels(self) -> dict[str, int]:
-        """Levels of the first pass: those of the table, if recoding was global."""
+        """Levels of the first pass; for global recoding, those of the whole table."""
         return self.passes[0].levels
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per pass: levels, rows, loss, nodes."""
+        """Return a table with one line per pass: levels, rows, loss, nodes."""
         return pd.DataFrame(
             [
                 {**p.levels, "rows": p.rows, "loss": p.loss, "checked": p.checked, "nodes": p.nodes}
@@ -222,7 +222,7 @@ class Recoding:
 
 
 class Recoder:
-    """Searches over all records, or over those that earlier searches left."""
+    """Searches over all records, or over those left by earlier searches."""
 
     def __init__(self, records: RecordSet, k: int, l: int, loss: str, limit: int) -> None:  # noqa: E741
         self.records, self.k, self.l, self.loss, self.limit = records, k, l, loss, limit
@@ -243,7 +243,7 @@ class Recoder:
         return chosen[~dropped], chosen[dropped]
 
     def global_plan(self) -> Plan:
-        """Search once, over everyone."""
+        """Search once, over all records."""
         everyone = np.arange(len(self.records.weights))
         best = self._search(everyone, self.limit)
         if best is None:
@@ -251,10 +251,11 @@ class Recoder:
         return [(best, self._kept(best, everyone)[0])]
 
     def local_plan(self) -> Plan:
-        """Search over what is left again, until nothing is, or nothing can be placed.
+        """Search again over the remaining records until none is left or none can be placed.
 
-        The first search may put off more rows than the global one, so its loss, in which they count
-        as suppressed, is no larger; recoding them later only lowers it.
+        The first search may leave over more rows than the global one; they count as suppressed in
+        its loss, which is still no larger than the global loss, and recoding them later only
+        decreases it.
         """
         plan: Plan = []
         rest = np.arange(len(self.records.weights))
@@ -267,7 +268,7 @@ class Recoder:
                 break
             placed, rest = self._kept(best, rest)
             plan.append((best, placed))
-        # Too many rows left over: undo passes until the rest fits in together with their rows.
+        # If too many rows are left over, undo passes until the rest fits in with their rows.
         while plan and self.records.weights[rest].sum() > self.limit:
             rest = np.sort(np.concatenate([rest, plan.pop()[1]]))
             best = self._search(rest, self.limit)
@@ -277,7 +278,7 @@ class Recoder:
         return plan or self.global_plan()
 
     def describe(self, best: BestNode, rows: Ints, names: Sequence[str]) -> Pass:
-        """Levels, rows and loss of one search, for people."""
+        """Return levels, rows and loss of one search."""
         shape = [len(level) for level in self.records.levels]
         numbers = [v.numbers[h] for v, h in zip(self.records.levels, best.node, strict=True)]
         return Pass(
@@ -289,7 +290,7 @@ class Recoder:
         )
 
     def heights(self, plan: Plan) -> list[Ints]:
-        """Level of each record, one array per attribute; the top for records of no pass."""
+        """Return the level of each record, by attribute; the top for records left over."""
         heights = [np.full(len(self.records.weights), len(v) - 1) for v in self.records.levels]
         for best, rows in plan:
             for height, level in zip(heights, best.node, strict=True):
@@ -297,7 +298,7 @@ class Recoder:
         return heights
 
     def loss_of(self, plan: Plan, group_sizes: Floats) -> float:
-        """Loss of the whole release."""
+        """Compute the loss of the whole release."""
         r = self.records
         return make_loss(self.loss, r.levels, r.codes, r.weights).mixed(
             self.heights(plan), group_sizes
@@ -354,64 +355,64 @@ def recode(
     domains: DomainsByColumn | None = None,
     return_recoding: bool = False,
 ) -> ReleasedTable | tuple[ReleasedTable, Recoding]:
-    """Generalize each attribute to a level of its hierarchy, with the least loss possible.
+    """Generalize each attribute to a level of its hierarchy, with the least possible loss.
 
     Groups smaller than `k` or with fewer than `l` distinct sensitive values are suppressed: their
-    rows show ``*`` everywhere and keep their sensitive value. Global recoding uses one level per
-    attribute for all rows and is optimal: no other levels have a smaller loss. Local recoding
-    then takes the rows that would be suppressed and recodes them again at other levels, until
-    nothing is gained; each pass is optimal for its rows, the sequence is greedy, and the release
-    never loses more than by global recoding.
+    rows show ``*`` in every quasi-identifier and keep their sensitive value. Global recoding uses
+    one level per attribute for all rows and is optimal: no other levels have a smaller loss. Local
+    recoding then recodes the rows that would be suppressed at other levels, until there is no
+    further gain. Each pass is optimal for its rows and the sequence is greedy; the loss is never
+    larger than with global recoding.
 
     Parameters
     ----------
     df : pandas.DataFrame
         Cleartext, one row per person.
     sensitive : str or several str
-        Sensitive column, released unchanged; of several, each has `l` values in every group.
+        Sensitive column, released unchanged; if several, each has `l` values in every group.
     hierarchies : mapping or path
         Hierarchy (or its ARX file) of each quasi-identifier, or a directory of such files.
     k : int
-        Smallest allowed size of a group.
+        Least size of a group.
     l : int
         Least number of distinct sensitive values of a group (distinct l-diversity).
     suppression : float
         Largest share of rows that the release may suppress.
     local : bool
-        Recode suppressed rows again.
+        Whether to recode suppressed rows again.
     loss : {"loss", "mean_loss", "entropy", "precision", "discernibility"}
-        What to minimise. ``"loss"`` is ARX's *Loss* at its defaults: the share of an attribute's
-        domain that a cell covers, scaled so that values in clear lose 0 and ``*`` loses 1,
-        averaged over rows, and over attributes by ``prod(1 + loss_a)^(1/A) - 1``.
-        ``"mean_loss"`` takes the arithmetic mean over attributes. ``"entropy"`` counts the bits
-        that cells hide, relative to hiding everything; ``"precision"`` the height in the
-        hierarchy. ``"discernibility"`` is ARX's *Discernability*: for each row the number of rows
-        in its group, or of all rows if it is suppressed.
+        What to minimise. ``"loss"`` is ARX's *Loss* with default settings: the share of an
+        attribute's domain that a cell covers, scaled so that values in clear lose 0 and ``*`` loses
+        1, averaged over rows, and combined over attributes by ``prod(1 + loss_a)^(1/A) - 1``.
+        ``"mean_loss"`` uses the arithmetic mean over attributes. ``"entropy"`` is the number of
+        bits hidden, relative to hiding everything; ``"precision"`` the height in the hierarchy.
+        ``"discernibility"`` is ARX's *Discernability*: for each row the number of rows in its
+        group, or of all rows if it is suppressed.
     quasi_identifiers : iterable of str, optional
-        Columns to recode; all but `sensitive` by default. Other columns are not released.
+        Columns to recode; by default all others. The rest is not released.
     domains : mapping, optional
-        Domain, or list of values, by column; a hierarchy's leaves by default.
+        Domain, or list of values, by column; by default the leaves of the hierarchy.
     return_recoding : bool
-        Return the levels, the loss and the search as well.
+        Whether to also return the levels, the loss and the search.
 
     Returns
     -------
     ReleasedTable
-        Rows in the order of `df`; suppressed rows belong to no group.
+        A horizontal table with rows in the order of `df`; suppressed rows belong to no group.
     Recoding
         Only with ``return_recoding=True``.
 
     Raises
     ------
     AnonymizationError
-        When no levels satisfy k, l and the limit; the message says what is possible. A release
+        If no levels satisfy k, l and the limit; the message says what is possible. A release
         that shows nothing at all does not count.
 
     Notes
     -----
-    The search is exact because violations of k and of distinct l are monotone: see `lattice`.
-    Ties go to fewer suppressed rows, then to lower levels, then to the order of columns, so the
-    result depends on nothing but the arguments.
+    The search is exact because violations of k and of distinct l are monotone (see `lattice`). Ties
+    are resolved by fewer suppressed rows, then lower levels, then the order of columns, so the
+    result is deterministic.
 
     Examples
     --------
@@ -433,7 +434,7 @@ def recode(
     for domain in cleartext.domains.values():
         if "*" in domain.by_label:
             raise DomainError(
-                f"Column {domain.name!r} has the value '*', by which suppressed rows are marked; "
+                f"Column {domain.name!r} contains the value '*', which marks suppressed rows; "
                 "rename it."
             )
     levels = [Levels.of(domain) for domain in cleartext.domains.values()]
@@ -476,6 +477,6 @@ def _check_size(cleartext: Cleartext, levels: Sequence[Levels]) -> None:
     if nodes > LARGEST_LATTICE:
         shape = ", ".join(f"{n}: {len(v)}" for n, v in zip(cleartext.domains, levels, strict=True))
         raise AnonymizationError(
-            f"The lattice has {nodes:,} nodes (levels of {shape}); at most {LARGEST_LATTICE:,} are "
-            "searched. Give hierarchies with fewer levels or leave columns out."
+            f"The lattice has {nodes:,} nodes (levels of {shape}), but at most {LARGEST_LATTICE:,} "
+            "can be searched. Use hierarchies with fewer levels, or leave out columns."
         )

@@ -1,6 +1,6 @@
-"""Whether chains can be trusted: Geweke, the Weiß family, and a report with a verdict.
+"""Whether chains can be trusted: Geweke's test, the Weiß tests, and a report with a verdict.
 
-The public functions take any ArviZ object; kernels on plain arrays stand beside them.
+The public functions accept any ArviZ object; kernels on plain arrays are next to them.
 """
 
 from anonbayes.diagnostics.chain_plots import (

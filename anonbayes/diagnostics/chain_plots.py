@@ -1,4 +1,4 @@
-"""Pictures of convergence, on any ArviZ object, with matplotlib alone."""
+"""Plots of convergence for any ArviZ object, with matplotlib."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+#: More quantities than this are shown by the range that contains 95% of them.
 from anonbayes import compat
 from anonbayes.diagnostics.geweke import geweke
 from anonbayes.diagnostics.quantities import draws_of, idata_of, rank_quantities, summarize_tests
@@ -34,20 +35,22 @@ def plot_geweke(
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
-    """Plot Geweke's z over later and later starts, one dot per quantity, chain and start.
+    """Plot Geweke's z for increasingly late starts, one dot per quantity, chain and start.
 
-    Where a chain has settled, 95% of the dots lie in the grey band; a start-up phase shows as
-    dots outside on the left that come in to the right. Of more than 60 quantities, lines show
-    where the middle 95% of them end, which should be the edges of the band.
+    For a stationary chain, 95% of the dots lie in the grey band; an initial transient shows as dots
+    outside the band on the left that move inside to the right. For more than 60 quantities, lines
+    show the middle 95% of them, which should coincide with the edges of the band.
 
     Parameters
     ----------
-    post : Posterior or anything `geweke` takes
+    post : Posterior, or anything that `geweke` accepts
+        Draws.
     var_names, coords
         Part of the posterior, as in ArviZ.
     intervals : int, default 20
         Number of starts.
     ax : matplotlib Axes, optional
+        Where to draw.
     **kwargs
         Passed to `geweke`.
 
@@ -77,7 +80,7 @@ def plot_geweke(
     ax.set(
         xlabel="First draw of the early window",
         ylabel="Geweke's z" + (", middle 95%" if many else ""),
-        title=f"Early against late draws: {outside:.1%} outside",
+        title=f"Early and late draws: {outside:.1%} outside",
     )
     legend_below(ax, 5)
     return ax
@@ -92,19 +95,21 @@ def plot_weiss(
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
-    """Plot the p-values of the Weiß test in order, against what is expected of good chains.
+    """Plot the sorted p-values of the Weiß test against those expected of stationary chains.
 
-    On the diagonal all is well; a curve below it has too many small p-values. Both axes are
-    logarithmic: the small ones matter.
+    Points should lie on the diagonal; a curve below it has too many small p-values. Both axes are
+    logarithmic, because the small p-values matter.
 
     Parameters
     ----------
-    post : Posterior or anything `weiss` takes
+    post : Posterior, or anything that `weiss` accepts
+        Draws.
     var_names, coords
         Part of the posterior, as in ArviZ.
     segments : int or "chains", optional
-        As in `weiss`; by default both between the chains (if there are several) and within each.
+        As in `weiss`; by default both between chains (if there are several) and within each.
     ax : matplotlib Axes, optional
+        Where to draw.
     **kwargs
         Passed to `weiss`.
 
@@ -139,8 +144,8 @@ def plot_weiss(
             label=f"{name}: {share:.0%} below 0.05",
         )
     ax.set(
-        xlabel="p-value expected of good chains",
-        ylabel="p-value found",
+        xlabel="p-value expected of stationary chains",
+        ylabel="Observed p-value",
         title="Weiß test of every categorical quantity",
     )
     plain_log_axis(ax, "xy")
@@ -155,25 +160,26 @@ def _by_chain(p_value: xr.DataArray) -> Iterator[tuple[xr.DataArray, xr.DataArra
 def plot_worst(
     post: object, *, report: DiagnosticReport | None = None, n: int = 4, bins: int = 20
 ) -> npt.NDArray[np.object_]:
-    """Plot traces and ranks of the quantities that give most reason to worry.
+    """Plot traces and ranks of the quantities that give most cause for concern.
 
-    Left: the draws of each chain. Right: how each chain's draws are spread over the ranks of all
-    draws (real quantities) or over the categories; equal heights mean that the chains agree.
+    Left: the draws of each chain. Right: the distribution of each chain's draws over the ranks of
+    all draws (real quantities) or over the categories; equal heights mean that the chains agree.
 
     Parameters
     ----------
-    post : Posterior or anything `diagnose` takes
+    post : Posterior, or anything that `diagnose` accepts
+        Draws.
     report : DiagnosticReport, optional
-        Spares the work of making it again.
+        The result of `diagnose`, if you have it, to save time.
     n : int, default 4
         Number of quantities.
     bins : int, default 20
-        Bins of the ranks.
+        Number of bins of the ranks.
 
     Returns
     -------
     numpy.ndarray of matplotlib Axes
-        One line per quantity: trace, ranks.
+        One row per quantity: trace, ranks.
 
     Examples
     --------
@@ -186,7 +192,7 @@ def plot_worst(
     names = rank_quantities(report.table)[:n]
     if not names:
         raise AnonbayesError(
-            "The report has no quantity that was tested; there is nothing to plot."
+            "No quantity in the report could be tested, so there is nothing to plot."
         )
     panels = make_figure(8, 0.5 + 1.9 * len(names)).subplots(
         len(names), 2, squeeze=False, width_ratios=(2, 1)
@@ -228,14 +234,14 @@ def _trace(ax: Axes, draws: np.ndarray) -> None:
 
 
 def _category_trace(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
-    for i, chain in enumerate(codes):  # within a category each chain has a line of its own
+    for i, chain in enumerate(codes):  # each chain has its own line within a category
         height = chain + 0.7 * (i / len(codes) - 0.5)
         ax.plot(height, "|", color=SERIES[i % len(SERIES)], markersize=3, alpha=0.5)
     ax.set_yticks(np.arange(values.size), [str(v) for v in values])
 
 
 def _rank_bars(ax: Axes, draws: np.ndarray, bins: int) -> None:
-    from scipy.stats import rankdata  # which takes long to load
+    from scipy.stats import rankdata  # slow to import
 
     edges = np.linspace(0, 1, bins + 1)
     ranks = rankdata(draws).reshape(draws.shape) / draws.size
@@ -249,7 +255,7 @@ def _category_bars(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
     heights = [np.bincount(c, minlength=values.size) / codes.shape[1] for c in codes]
     _stairs(ax, heights, np.arange(values.size + 1) - 0.5)
     names = [str(v) for v in values]
-    long = sum(map(len, names)) > 24  # letters that stand side by side under a panel
+    long = sum(map(len, names)) > 24  # number of characters that fit under a panel
     ax.set_xticks(np.arange(values.size), names, rotation=30 if long else 0,
                   ha="right" if long else "center")  # fmt: skip
 
@@ -269,20 +275,22 @@ def plot_autocorrelation(
     max_lag: int = 50,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot how long draws remember, for one run or for several step methods side by side.
+    """Plot the autocorrelation of the draws, for one run or for several step methods.
 
-    The line is the median over quantities and chains, the band holds 90% of them. Categorical
-    variables count with the chance of finding the same category again, less what is expected of
+    The line is the median over quantities and chains; the band contains 90% of them. For
+    categorical variables it is the probability of the same category again, minus that of
     independent draws, so that labels do not matter.
 
     Parameters
     ----------
     posts : Posterior, ArviZ object, or dict of names to these
-        ``{"block": post_1, "swap": post_2}`` draws one band each.
+        ``{"block": post_1, "swap": post_2}`` draws a line and a band for each.
     var_names, coords
         Part of the posterior, as in ArviZ.
     max_lag : int, default 50
+        Largest lag.
     ax : matplotlib Axes, optional
+        Where to draw.
 
     Examples
     --------
@@ -302,7 +310,7 @@ def plot_autocorrelation(
         curves = curves[~np.isnan(curves).any(axis=1)]
         if not len(curves):
             raise AnonbayesError(
-                f"posts: nothing varies in {name!r}, so nothing can be correlated."
+                f"posts: no quantity in {name!r} varies, so there is no autocorrelation."
             )
         low, middle, high = np.quantile(curves, [0.05, 0.5, 0.95], axis=0)
         ax.plot(middle, color=SERIES[i % len(SERIES)], label=str(name))
@@ -313,14 +321,14 @@ def plot_autocorrelation(
     ax.set(
         xlabel="Lag in draws",
         ylabel="Autocorrelation",
-        title="How long draws remember: median, and 90% of quantities",
+        title="Autocorrelation: median, and 90% of quantities",
     )
     legend_below(ax)
     return ax
 
 
 def _autocorrelations(variable: xr.DataArray, lags: int, most: int = 500) -> np.ndarray:
-    """Return the autocorrelation (series, lag) of each chain and entry, of `most` at the most."""
+    """Return the autocorrelation (series, lag) of each chain and entry, of at most `most`."""
     ordered = variable.transpose("chain", ..., "draw").values
     series = ordered.reshape(-1, ordered.shape[-1])
     series = series[np.linspace(0, len(series) - 1, min(most, len(series))).astype(int)]

@@ -1,4 +1,4 @@
-"""Geweke's test: the mean of the first part of a chain against that of the last."""
+"""Geweke's test: compare the means of the first and the last part of a chain."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from anonbayes.errors import AnonbayesError, one_of
 # -------------------------------------------------------------------------------------------------
 # Geweke's statistic on plain arrays: spectral densities at zero and windows of a chain.
 #
-# Everything here takes and returns NumPy arrays, draws last.
+# Everything here takes and returns NumPy arrays whose last axis is the draw.
 
-# A window whose residual about a straight line is below this share of its largest value has no
-# randomness left but rounding.
+# A window counts as constant or linear if its residual from a straight line is below this share of
+# its largest value, that is, within rounding.
 ROUNDING = 1e-12
 
 
@@ -47,11 +47,11 @@ def _is_straight(x: np.ndarray) -> bool:
 
 @njit(cache=True)
 def spectrum0_ar(x: np.ndarray) -> tuple[float, int]:
-    """Spectral density at zero of one series by an autoregression, and its order, chosen by AIC.
+    """Spectral density at zero of a series from an autoregression, and its order, chosen by AIC.
 
-    Yule-Walker by the Durbin-Levinson recursion, orders up to ``10 log10 n``, innovation variance
-    scaled by ``n / (n - order - 1)``: what R's ``ar`` does and coda's ``spectrum0.ar`` relies on. A
-    constant or exactly linear series has density 0 and order 0.
+    Yule-Walker estimates by the Durbin-Levinson recursion, orders up to ``10 log10 n``, innovation
+    variance scaled by ``n / (n - order - 1)``, like R's ``ar``, on which coda's ``spectrum0.ar``
+    relies. A constant or exactly linear series has density 0 and order 0.
     """
     n = x.size
     if n < 2 or _is_straight(x):
@@ -77,7 +77,7 @@ def spectrum0_ar(x: np.ndarray) -> tuple[float, int]:
             coefficients[i] = previous[i] - reflection * previous[order - 2 - i]
         coefficients[order - 1] = reflection
         variance *= 1.0 - reflection * reflection
-        if variance <= 0.0:  # predicted to the last digit; longer memory cannot help
+        if variance <= 0.0:  # exactly predicted; a higher order cannot help
             break
         aic = n * math.log(variance) + 2.0 * order
         if aic < best_aic:
@@ -101,9 +101,9 @@ def windows(
 ) -> list[tuple[slice, slice]]:
     """Return the pairs of early and late windows of a chain of `n` draws.
 
-    ``"discard"`` starts later and later, up to the middle of the chain, as coda's ``geweke.plot``
-    (with one interval ``geweke.diag``); ``"blocks"`` puts consecutive blocks of the fraction
-    `first` against the one late window (Groups, Section VI-D).
+    ``"discard"`` uses increasingly late starts up to the middle of the chain, like coda's
+    ``geweke.plot`` (and with one interval like ``geweke.diag``). ``"blocks"`` compares consecutive
+    blocks of the fraction `first` with a single late window (Groups, Section VI-D).
     """
     if scheme == "blocks":
         length = math.floor(first * n + 1e-9)
@@ -111,7 +111,7 @@ def windows(
         return [(slice(i * length, (i + 1) * length), late) for i in range(intervals)]
     pairs = []
     for begin in np.linspace(1, (1 + n) / 2, intervals) if intervals > 1 else [1.0]:
-        # coda counts from 1, and reads a fractional start as the draw that follows it.
+        # coda counts from 1, and rounds a fractional start up.
         begin = math.ceil(begin)
         stop = math.ceil(begin + first * (n - begin))
         start = math.floor(n - last * (n - begin))
@@ -122,9 +122,9 @@ def windows(
 def z_scores(
     early: np.ndarray, late: np.ndarray, early_variance: np.ndarray, late_variance: np.ndarray
 ) -> np.ndarray:
-    """Return the z of each row's difference of means, given the variances of the two means.
+    """Return z of each row's difference of means, given the variances of the two means.
 
-    Windows without randomness give NaN where their means agree, else an infinity.
+    Windows without variance give NaN if their means agree, and infinity otherwise.
     """
     difference = early.mean(axis=1) - late.mean(axis=1)
     scale = np.maximum(np.abs(early).max(axis=1), np.abs(late).max(axis=1))
@@ -156,40 +156,39 @@ def geweke(
 
     .. math:: z = (\bar x_{early} - \bar x_{late}) / \sqrt{v_{early} + v_{late}}
 
-    is standard normal when the chain is stationary, `v` being the variance of a mean of
-    *autocorrelated* draws: the spectral density at frequency zero over the number of draws.
+    is standard normal if the chain is stationary. Here `v` is the variance of a mean of
+    *autocorrelated* draws: the spectral density at frequency zero divided by the number of draws.
 
     Parameters
     ----------
     data : Posterior, InferenceData, DataTree, Dataset, DataArray, mapping or array
-        Draws; arrays have the shape (draw,), or (chain, draw, ...).
+        Draws; arrays have the shape (draw,) or (chain, draw, ...).
     group : str, default "posterior"
         Group of an ArviZ object.
     var_names : str or list of str, optional
         Variables to test. By default all floating-point variables; categorical codes have no mean
-        and belong to `weiss`.
+        and should be tested with `weiss`.
     coords : mapping, optional
         Labels to select, as in ArviZ.
     first, last : float, default 0.1 and 0.5
-        Fractions of the chain that are compared.
+        Fractions of the chain to compare.
     intervals : int, default 1
         Number of early windows. More than one adds the dimension ``interval``, whose coordinate
         ``start`` is the first draw of each early window.
     scheme : {"discard", "blocks"}, default "discard"
-        ``"discard"``: starts later and later, up to the middle, and compares fractions of what
-        remains (coda's ``geweke.plot``). ``"blocks"``: consecutive early blocks against one late
-        window; ``geweke(data, **GEWEKE_PAPER)`` is the comparison of Groups, Section VI-D.
+        ``"discard"``: increasingly late starts up to the middle, comparing fractions of the rest
+        (coda's ``geweke.plot``). ``"blocks"``: consecutive early blocks against a single late
+        window; ``geweke(data, **GEWEKE_PAPER)`` is the comparison in Groups, Section VI-D.
     method : {"ar", "ess"}, default "ar"
         ``"ar"``: Yule-Walker autoregression chosen by AIC, as in R's coda. ``"ess"``: variance
-        over effective sample size, as in ArviZ's ``mcse``.
+        divided by effective sample size, as in ArviZ's ``mcse``.
 
     Returns
     -------
     xarray.Dataset
-        z for each variable, by chain. The attributes ``n_missing`` and ``n_constant`` of each
-        variable count the chains that hold NaN or infinite draws, and those whose windows do not
-        vary at all and agree; z is NaN for both. Windows that are constant but differ give
-        an infinite z.
+        z for each variable, by chain. Its attributes ``n_missing`` and ``n_constant`` count the
+        chains with NaN or infinite draws, and those whose windows are constant and equal; z is NaN
+        for both. Windows that are constant but differ give an infinite z.
 
     See Also
     --------
@@ -198,12 +197,12 @@ def geweke(
 
     Notes
     -----
-    With 1,000 parameters, 50 are expected beyond 1.96: judge shares, not single values, see
-    `summarize_tests`. Where a window holds few effective draws there are more, as `v` is then
-    poorly known; `diagnose` compares z with Student's t instead.
+    Of 1,000 parameters, 50 are expected beyond 1.96: judge shares rather than single values, see
+    `summarize_tests`. If a window has few effective draws there are more, because `v` is then a
+    poor estimate; `diagnose` uses Student's t instead of the normal distribution.
 
-    A z per chain says nothing about whether the chains agree with each other; chains in different
-    modes may each have a perfect z.
+    z for each chain says nothing about whether the chains agree with each other; chains in
+    different modes can each have a perfect z.
 
     References
     ----------
@@ -234,17 +233,17 @@ def geweke(
     for name, variable in chosen.data_vars.items():
         if variable.dtype.kind not in "biuf":
             raise AnonbayesError(
-                f"var_names: {name!r} holds {variable.dtype} values, which have no mean; "
+                f"var_names: {name!r} contains {variable.dtype} values, which have no mean; "
                 "test categorical variables with weiss."
             )
     if "draw" not in chosen.sizes:
-        raise AnonbayesError("data holds no draws to test.")
+        raise AnonbayesError("data contains no draws to test.")
     pairs = windows(chosen.sizes["draw"], first, last, intervals, scheme)
     shortest = min(part.stop - part.start for pair in pairs for part in pair)
     if shortest < 4:
         raise AnonbayesError(
-            f"The data have {chosen.sizes['draw']} draws per chain, which leaves a window of "
-            f"{shortest}; take more draws, larger fractions or fewer intervals."
+            f"The chains have {chosen.sizes['draw']} draws, which leaves windows of {shortest}; "
+            "use more draws, larger fractions or fewer intervals."
         )
     starts = chosen["draw"].values[[early.start for early, _ in pairs]]
     return xr.Dataset(
@@ -275,7 +274,7 @@ def _of_variable(
 
 
 class Compared(NamedTuple):
-    """Windows of several series compared: ``z`` and its degrees of freedom by (series, pair)."""
+    """Windows of several series compared: ``z`` and degrees of freedom by (series, pair)."""
 
     z: np.ndarray
     dof: np.ndarray
@@ -286,9 +285,9 @@ class Compared(NamedTuple):
     def p_values(self) -> np.ndarray:
         """Two-sided p-values of Student's t.
 
-        The variances of the two means are themselves estimates, poor ones where a window holds few
-        effective draws; the normal distribution would then reject good chains (13% at the level of
-        5% for a thousand draws of autocorrelation 0.9).
+        The variances of the means are themselves estimates, and poor ones if a window has few
+        effective draws. The normal distribution would then reject stationary chains too often (13%
+        at a level of 5% for a thousand draws with autocorrelation 0.9).
         """
         return np.asarray(2.0 * special.stdtr(self.dof, -np.abs(self.z)))
 
@@ -296,7 +295,7 @@ class Compared(NamedTuple):
 def geweke_array(
     series: np.ndarray, pairs: list[tuple[slice, slice]], method: str = "ar"
 ) -> Compared:
-    """Compare the windows of the rows of `series`; which are missing, or constant, is told too."""
+    """Compare the windows of the rows of `series`, noting missing and constant ones."""
     missing = ~np.isfinite(series).all(axis=1)
     sound = np.ascontiguousarray(series[~missing])
     variance_of = mean_variance_ar if method == "ar" else _mean_variance_ess
@@ -305,7 +304,7 @@ def geweke_array(
     late_variances: dict[int, np.ndarray] = {}
     for i, (first, last) in enumerate(pairs):
         early, late = (np.ascontiguousarray(sound[:, part]) for part in (first, last))
-        if last.start not in late_variances:  # "blocks" compares with one late window throughout
+        if last.start not in late_variances:  # "blocks" always uses the same late window
             late_variances[last.start] = variance_of(late)
         variances = variance_of(early), late_variances[last.start]
         z[~missing, i] = z_scores(early, late, *variances)
@@ -318,9 +317,9 @@ def _degrees_of_freedom(
 ) -> np.ndarray:
     """Degrees of freedom of each row's difference of means, after Welch.
 
-    The log of a spectral density at zero that is estimated from n effective draws of an AR(1) chain
-    has the variance 4/n, that of a variance with n/2 degrees of freedom. How many draws of a window
-    are effective is read from the late one, which is longer and settled if any is.
+    The log of the spectral density at zero, estimated from n effective draws of an AR(1) chain, has
+    variance 4/n, like that of a variance with n/2 degrees of freedom. The share of effective draws
+    is taken from the late window, which is longer and more likely to be stationary.
     """
     n_late = late.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -332,7 +331,7 @@ def _degrees_of_freedom(
 
 
 def _mean_variance_ess(x: np.ndarray) -> np.ndarray:
-    # ArviZ's error is NaN for a constant window, where the mean has no error at all.
+    # ArviZ's error is NaN for a constant window, whose mean has no error.
     moving = np.ptp(x, axis=1) > 0
     out = np.zeros(len(x))
     if moving.any():
@@ -343,11 +342,11 @@ def _mean_variance_ess(x: np.ndarray) -> np.ndarray:
 def _check_fractions(first: float, last: float, intervals: int, scheme: str) -> None:
     for name, value in (("first", first), ("last", last)):
         if not 0 < read_number(name, value) < 1:
-            raise AnonbayesError(f"{name}={value!r} is not a fraction between 0 and 1.")
+            raise AnonbayesError(f"{name}={value!r} must be a fraction between 0 and 1.")
     read_whole("intervals", intervals, least=1)
     taken = (intervals if scheme == "blocks" else 1) * first + last
     if taken > 1 + 1e-9:
         raise AnonbayesError(
-            f"first={first!r} and last={last!r} overlap: together they take {taken:.2f} of the "
-            "chain, and windows that share draws cannot be compared. Make one smaller."
+            f"first={first!r} and last={last!r} overlap: together they cover {taken:.2f} of the "
+            "chain, but windows that share draws cannot be compared. Make one smaller."
         )

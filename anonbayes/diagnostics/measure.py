@@ -1,4 +1,4 @@
-"""Numbers before verdicts: one table row per scalar quantity, and the p-values of each family."""
+"""What diagnoses are based on: a table row per scalar quantity, and p-values by kind of test."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from anonbayes.diagnostics.quantities import flat_labels
 from anonbayes.diagnostics.weiss import weiss
 from anonbayes.errors import AnonbayesError
 
-#: Scalar sampler statistics that follow the log density: chains in different modes differ in them.
+#: Scalar sampler statistics that follow the log density, in which chains in different modes differ.
 LOG_DENSITIES = ("energy", "lp", "logp", "log_density", "log_posterior", "log_likelihood")
-#: Draws of a closed form, which are made when asked for, that are enough to describe it.
+#: Number of draws of a closed form, made only if needed, that suffice to describe it.
 FEW_DRAWS = 100
-#: R-hat above which it is worth asking whether chance explains it.
+#: R-hat above which it is tested whether chance explains it.
 SUSPECT = 1.005
-#: Effective draws of a chain below which it is too slow to say that it differs from others.
+#: Effective draws of a chain below which differences from other chains cannot be tested.
 LEAST_SIZE = 25
 #: Parts of the names of statistics that are rates: of accepted proposals, exchanges, moved rows.
 RATES = ("accept", "swap", "exchange", "moved")
@@ -30,7 +30,7 @@ RATES = ("accept", "swap", "exchange", "moved")
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """The p-values of one kind of test, with the names and chains they belong to."""
+    """P-values of one kind of test, with names and chains."""
 
     names: list[str]
     p_values: np.ndarray  # (name,) between chains, (chain, name) within
@@ -38,7 +38,7 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """All that is measured on a set of chains."""
+    """Everything measured for a set of chains."""
 
     n_chains: int
     n_draws: int
@@ -57,7 +57,7 @@ def measure(
     coords: Mapping[str, object] | None = None,
     segments: int = 5,
 ) -> Measurements:
-    """Measure everything `diagnose` judges."""
+    """Measure everything on which `diagnose` bases its verdict."""
     chosen = _chosen(data, var_names, coords)
     stats = compat.group(data, "sample_stats")
     n_chains, n_draws = chosen.sizes["chain"], chosen.sizes["draw"]
@@ -95,9 +95,9 @@ def measure_independent(
     var_names: str | Iterable[str] | None = None,
     coords: Mapping[str, object] | None = None,
 ) -> Measurements:
-    """Measure draws that are independent by construction: there is no chain to test.
+    """Describe draws that are independent by construction, so that there is no chain to test.
 
-    Of draws that nobody has asked for yet, a few are made.
+    If draws are made only when needed, a few are made.
     """
     from anonbayes.inference.stored import DrawnLater
 
@@ -110,7 +110,7 @@ def measure_independent(
     table = pd.DataFrame({"variable": [], "kind": [], "status": []})
     if real.data_vars:
         parts = []
-        for key in real.data_vars:  # one by one: together they may be gigabytes
+        for key in real.data_vars:  # one by one, because together they may take gigabytes
             names, variables, draws = _flatten(real[[key]])
             flat = draws.reshape(n, -1)
             mean = flat.mean(axis=0)
@@ -151,7 +151,7 @@ def _chosen(
     chosen = compat.select(data, var_names=var_names, coords=coords)
     if not chosen.data_vars or 0 in (chosen.sizes["chain"], chosen.sizes["draw"]):
         what = "draws" if chosen.data_vars else "variables"
-        raise AnonbayesError(f"The posterior holds no {what}; there is nothing to diagnose.")
+        raise AnonbayesError(f"The posterior contains no {what}, so there is nothing to diagnose.")
     return chosen
 
 
@@ -188,7 +188,7 @@ def _measure_real(
     names, variables, draws = _flatten(dataset)
     n_chains, n_draws, _ = draws.shape
     finite = np.isfinite(draws).all(axis=(0, 1))
-    draws = np.where(finite, draws, np.nan)  # infinities have no spread either
+    draws = np.where(finite, draws, np.nan)  # infinite draws have no spread either
     varies = np.ptp(draws, axis=(0, 1)) > 0
     moves = (np.ptp(draws, axis=1) > 0).any(axis=0)
     status = np.where(moves, "", np.where(varies, "stuck", "constant"))
@@ -206,7 +206,7 @@ def _measure_real(
     if n_draws >= 4 and sound.any():  # ArviZ needs as many draws
         frame = frame.join(_arviz_statistics(draws[..., sound], frame.index[sound]))
     p_values = np.full((n_chains, len(names)), np.nan)
-    if n_draws >= 40:  # below, Geweke's first tenth holds less than four draws
+    if n_draws >= 40:  # with fewer, Geweke's first tenth has fewer than four draws
         series = draws.transpose(0, 2, 1).reshape(-1, n_draws).astype(float)
         compared = geweke_array(series, windows(n_draws, 0.1, 0.5, 1, "discard"))
         frame["geweke_z"] = _largest(compared.z.reshape(p_values.shape))
@@ -233,14 +233,14 @@ def _arviz_statistics(draws: np.ndarray, names: pd.Index) -> pd.DataFrame:
 
 
 def agreement_p(draws: np.ndarray) -> np.ndarray:
-    """p-values of the hypothesis that all chains have the same place and the same spread.
+    """P-values for the hypothesis that all chains have the same location and spread.
 
-    Chain means of the rank-normalised draws, and of the folded ones, as in R-hat, are compared by
-    an F test in which every chain counts as its effective number of draws; that it is estimated
-    costs degrees of freedom, of which a tenth is left (by simulation: chi-square rejects good slow
-    chains).
+    As in R-hat, the chain means of the rank-normalised draws, and of the folded ones, are compared,
+    here with an F test in which a chain counts as its effective number of draws. Because that
+    number is estimated, only a tenth of the degrees of freedom is used (in simulations, chi-square
+    rejects slow but stationary chains too often).
     """
-    from scipy.stats import f, rankdata  # which take long to load
+    from scipy.stats import f, rankdata  # slow to import
 
     n_chains, n_draws, n = draws.shape
     smallest = np.ones(n)
@@ -259,7 +259,7 @@ def agreement_p(draws: np.ndarray) -> np.ndarray:
 
 
 def _largest(z: np.ndarray) -> np.ndarray:
-    """Return the entry of largest size of each column, NaN where a column has none."""
+    """Return the entry of largest magnitude in each column, NaN if a column has none."""
     size = np.where(np.isnan(z), -1.0, np.abs(z))
     return np.take_along_axis(z, size.argmax(axis=0)[None], axis=0)[0]
 
@@ -300,7 +300,7 @@ def _measure_categorical(
         frame["chain_share"] = _chain_share(table, dataset.sizes["chain"] * dataset.sizes["draw"])
     if "phi" in frame:
         n_draws = dataset.sizes["chain"] * dataset.sizes["draw"]
-        frame["ess_bulk"] = n_draws * (1 - frame["phi"]) / (1 + frame["phi"])  # of a DAR(1) chain
+        frame["ess_bulk"] = n_draws * (1 - frame["phi"]) / (1 + frame["phi"])  # DAR(1) chain
         alone = frame["n_categories"] == 1
         frame.loc[alone, "status"] = "constant"
         if several:
@@ -311,9 +311,9 @@ def _measure_categorical(
 def _chain_share(table: dict[str, np.ndarray], n_draws: int) -> np.ndarray:
     """Return the share of a categorical variable's variation that lies between chains, 0 to 1.
 
-    ``X^2 / (n (m - 1))``, Cramér's V squared up to its normalisation; for two categories it is the
-    variance of the chain means over p (1 - p), so that ``1 / sqrt(1 - share)`` is R-hat. Unlike a
-    p-value it does not grow with the number of draws.
+    ``X^2 / (n (m - 1))``, Cramér's V squared up to normalisation. For two categories it is the
+    variance of the chain means divided by p (1 - p), so that ``1 / sqrt(1 - share)`` is R-hat.
+    Unlike a p-value it does not depend on the number of draws.
     """
     factor = (1 + table["phi"]) / (1 - table["phi"])
     degrees = np.where(table["n_categories"] > 1, table["n_categories"] - 1, np.nan)
@@ -345,4 +345,4 @@ def _divergences(stats: xr.Dataset | None) -> int | None:
 def _round_trips(stats: xr.Dataset | None) -> np.ndarray | None:
     if stats is None or "round_trips" not in stats:
         return None
-    return stats["round_trips"].isel(draw=-1).values  # counted from the start of the run
+    return stats["round_trips"].isel(draw=-1).values  # cumulative

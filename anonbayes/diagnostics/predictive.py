@@ -1,9 +1,9 @@
-"""What independence misses: pairs of attributes that go together more than the model says.
+"""Predictive check: pairs of attributes that are more dependent than the model assumes.
 
-Given the sensitive value the model takes attributes for independent (MODEL 1). So the information
-that two of them share given the secret should be what chance gives tables drawn from the posterior.
-A table that shows its tuples in clear but hides who owns which (Anatomy) is compared in what two
-attributes share without the secret.
+Given the sensitive value, the model assumes that attributes are independent (MODEL 1). So the
+mutual information of two attributes given the secret should be as small as in tables drawn from the
+posterior, that is, due to chance. For a table that hides who owns which tuple (Anatomy), the mutual
+information without the secret is compared.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
 MOST_ROWS = 50_000
-"""Of larger tables so many rows are looked at, chosen at random."""
+"""Number of randomly chosen rows used from larger tables."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictiveCheck:
-    """Pairs of attributes, observed and predicted. Made by `predictive_check`.
+    """Pairs of attributes, observed and predicted. Returned by `predictive_check`.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One line per pair, the largest excess first: the information that both share given the
+        One line per pair, largest excess first: the mutual information of the pair given the
         secret, in nats per row, ``observed`` and ``predicted`` (means over draws); ``excess``, the
-        difference; the posterior predictive ``p_value``, the share of draws in which a table drawn
-        from the model shares as much.
+        difference; and the posterior predictive ``p_value``, the share of draws in which a table
+        drawn from the model has at least as much.
     given : str
-        Sensitive attribute that is held fixed; empty where rows do not show it.
+        Sensitive attribute that is held fixed; empty if rows do not show it.
     draws : int
-        Draws of the posterior that were compared.
+        Number of posterior draws used.
     """
 
     table: pd.DataFrame
@@ -54,31 +54,31 @@ class PredictiveCheck:
     draws: int
 
     def worst(self, n: int = 3, *, level: float = 0.05) -> pd.DataFrame:
-        """Pairs that share more than predicted at this level, the largest excess first."""
+        """Return pairs with more information than predicted at this level, largest excess first."""
         return self.table[self.table["p_value"] <= level].head(n)
 
     @property
     def text(self) -> str:
-        """The finding in plain words."""
+        """The findings in plain words."""
         given = f" given {self.given}" if self.given else ""
         worst = self.worst()
         if worst.empty:
-            return f"No pair of attributes goes together{given} more than the model says."
+            return f"No pair of attributes is more dependent{given} than the model predicts."
         named = "; ".join(
             f"{one} and {other} ({number(excess, 2)} nats per row beyond chance)"
             for (one, other), excess in zip(worst.index, worst["excess"], strict=True)
         )
         more = int((self.table["p_value"] <= 0.05).sum()) - len(worst)
         return (
-            f"The model treats attributes as independent{given}. These go together more than it "
-            f"says: {named}{f'; and {more} more pairs' if more > 0 else ''}. Independent evidence "
-            "would count what they say twice."
+            f"The model treats attributes as independent{given}. These pairs are more dependent "
+            f"than it predicts: {named}{f'; and {more} more pairs' if more > 0 else ''}. "
+            "Independent evidence would count their shared information twice."
         )
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot a heat map of what each pair shares beyond what the model predicts.
+        """Plot a heat map of the excess of each pair over the model's prediction.
 
-        Pairs within what chance allows (p above 0.05) have a dot.
+        Pairs within the range of chance (p above 0.05) are marked with a dot.
         """
         names = list(dict.fromkeys(name for pair in self.table.index for name in pair))
         place = {name: i for i, name in enumerate(names)}
@@ -96,8 +96,8 @@ class PredictiveCheck:
         shown = in_lines(names, 22, 1)
         ax.set_xticks(range(len(names)), shown, rotation=45, ha="right")
         ax.set_yticks(range(len(names)), shown)
-        ax.set_title("What independence misses")
-        ax.set_xlabel("A dot: no more than chance allows (p above 0.05)", fontsize="small")
+        ax.set_title("Dependence that the model misses")
+        ax.set_xlabel("Dot: within the range of chance (p above 0.05)", fontsize="small")
         return ax
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class PredictiveCheck:
             [" and ".join(map(str, pair)), *(number(value, 2) for value in line)]
             for pair, line in zip(self.table.index, self.table.to_numpy().tolist(), strict=True)
         ]
-        head = ["nats per row that both share", "observed", "predicted", "excess", "p-value"]
+        head = ["mutual information (nats per row)", "observed", "predicted", "excess", "p-value"]
         return f"<div><p>{escape(self.text)}</p>{Table(head, rows, '').to_html()}</div>"
 
 
@@ -117,21 +117,21 @@ def predictive_check(
 ) -> PredictiveCheck:
     """Compare pairs of attributes of a release with what its posterior predicts.
 
-    For each draw of the posterior, cells are completed to values by the model, and a table of the
-    same size is drawn from it; both are reduced to the mutual information of each pair of
-    attributes, given the secret. Where cells do not overlap, cells themselves are compared and
-    nothing but suppressed ones is completed: p-values of independent attributes are then close to
-    uniform. Where they overlap, what the model completes is what it expects, and p-values lean
-    towards one half: what is found is there all the same.
+    For each posterior draw, cells are completed to values by the model, and a table of the same
+    size is drawn from it; both are reduced to the mutual information of each pair of attributes
+    given the secret. If cells do not overlap, the cells themselves are compared and only suppressed
+    ones are completed: p-values of independent attributes are then almost uniform. If cells
+    overlap, completion follows the model's own expectation, so p-values tend towards one half; the
+    check then misses dependence, but what it finds is real.
 
     Parameters
     ----------
     post : Posterior
-        Of a table that shows its sensitive values.
+        Posterior of a table that shows its sensitive values.
     draws : int
-        Draws of the posterior to compare, at most all.
+        Number of posterior draws to use, at most all.
     seed : int, Generator or None
-        Of completed and predicted tables.
+        Seed of the completed and predicted tables.
 
     References
     ----------
@@ -149,9 +149,11 @@ def predictive_check(
     """
     table = post.table
     if not table.secrets_known:
-        raise ModelError("The check needs sensitive values that are released in clear.")
+        raise ModelError("The predictive check needs sensitive values released in clear.")
     if len(table.attributes) < 2:
-        raise ModelError("The check compares attributes with each other and needs two of them.")
+        raise ModelError(
+            "The predictive check compares pairs of attributes, but there is only one."
+        )
     draws = read_whole("draws", draws, least=1)
     rng = np.random.default_rng(seed)
     drawn = post.few_draws(draws)
@@ -159,7 +161,7 @@ def predictive_check(
         stacked = np.concatenate([drawn[f"pi_{name}"] for name in table.attributes], axis=-1)
     except KeyError:
         raise ModelError(
-            "The check needs draws of the distributions, which this posterior lacks."
+            "The predictive check needs draws of the distributions, which this posterior lacks."
         ) from None
     rows = _Shown.of(post, rng)
     given = rows.secret if table.scheme == "horizontal" else np.zeros_like(rows.secret)
@@ -188,16 +190,16 @@ def predictive_check(
 
 
 class _Shown(NamedTuple):
-    """Rows as arrays, the attributes one after the other; cells as in a sparse matrix."""
+    """Rows as arrays, attributes concatenated; cells as in a sparse matrix."""
 
     codes: Ints  # cell of each row and attribute
     secret: Ints
     pointer: Ints  # values of cell y are value[pointer[y]:pointer[y + 1]]
     value: Ints
     evidence: Floats
-    cell_start: Ints  # where the cells of an attribute begin
-    value_start: Ints  # where its values begin
-    class_of: Ints  # what each value is compared as: its cell, if cells are disjoint
+    cell_start: Ints  # start of the cells of an attribute
+    value_start: Ints  # start of its values
+    class_of: Ints  # class in which a value is compared: its cell, if cells are disjoint
 
     @classmethod
     def of(cls, post: Posterior, rng: np.random.Generator) -> _Shown:
@@ -223,19 +225,19 @@ class _Shown(NamedTuple):
 
 
 def _classes(cells: sparse.csr_array) -> Ints:
-    """Cell of each value, if no two cells but those of all values overlap; else each by itself."""
+    """Cell of each value if no cells overlap except those of all values; else the value itself."""
     size = cells.shape[1]
     part = cells[np.diff(cells.indptr) < size]
     if len(np.unique(part.indices)) < len(part.indices):
         return np.arange(size)
-    out = np.arange(size) + part.shape[0]  # values that no cell but the largest shows
+    out = np.arange(size) + part.shape[0]  # values that only the largest cell contains
     out[part.indices] = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
     return np.unique(out, return_inverse=True)[1]
 
 
 @njit(cache=True, nogil=True)
 def _complete(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> None:
-    """Draw a value for every cell, ``P(k) ∝ pi(k) E(k)``, and note its class."""
+    """Draw a value for every cell, ``P(k) ∝ pi(k) E(k)``, and record its class."""
     for j in range(len(rows.secret)):
         s = rows.secret[j]
         for a in range(rows.codes.shape[1]):
@@ -257,7 +259,7 @@ def _complete(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> 
 
 @njit(cache=True, nogil=True)
 def _predict(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> None:
-    """Draw the values of new rows with the same secrets, and note their classes."""
+    """Draw the values of new rows with the same secrets, and record their classes."""
     below = np.empty_like(pi)
     for s in range(len(pi)):
         for a in range(rows.codes.shape[1]):
@@ -294,7 +296,7 @@ def _information(classes: Ints, given: Ints, pairs: list[tuple[int, int]]) -> li
 
 
 def _repeats(keys: Ints, size: int) -> float:
-    """``sum c log c`` over the counts of equal keys, which lie below `size`."""
+    """``sum c log c`` over the counts of equal keys, which are less than `size`."""
     if size <= 8 * len(keys):
         counts = np.bincount(keys)
     else:  # a table of all pairs would be mostly empty

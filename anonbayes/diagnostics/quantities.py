@@ -1,4 +1,4 @@
-"""The quantities of a posterior, their labels, and many tests at once."""
+"""Names and draws of scalar quantities, and summaries of many tests."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def flat_labels(name: str, array: xr.DataArray, skip: tuple[str, ...] = ()) -> l
 
 
 # -------------------------------------------------------------------------------------------------
-# Scalar quantities by name: their order of concern, and their draws.
+# Scalar quantities by name: ranking by concern, and their draws.
 
 
 def idata_of(post: Any) -> Any:
-    """Return what holds the draws: the groups of a Posterior, an ArviZ object, or `post` itself.
+    """Return what contains the draws: the groups of a Posterior, an ArviZ object, or `post` itself.
 
-    A Posterior makes its ArviZ object when asked, for which ArviZ is loaded; its groups are there.
+    The groups of a Posterior are used directly, because its ArviZ object would have to be built.
     """
     if isinstance(post, Estimate):
         if post.draws is None:
             raise AnonbayesError(
-                f"An estimate by method={post.method!r} has no draws to diagnose; use 'bayes'."
+                f"An estimate with method={post.method!r} has no draws to diagnose; use 'bayes'."
             )
         return post.draws.rename("p")
     own = getattr(post, "groups", None)
@@ -50,7 +50,7 @@ def idata_of(post: Any) -> Any:
 
 
 def rank_quantities(table: pd.DataFrame) -> list[str]:
-    """Return the quantities that are broken or were tested, the most worrying first.
+    """Return the quantities that are broken or could be tested, most worrying first.
 
     See `DiagnosticReport.worst`.
     """
@@ -68,7 +68,7 @@ def rank_quantities(table: pd.DataFrame) -> list[str]:
 
 
 def _ranking(table: pd.DataFrame, *choices: list[tuple[str, float]]) -> list[str]:
-    """Sort by the first choice of (column, sign) keys that holds numbers."""
+    """Sort by the first list of (column, sign) keys whose columns have numbers."""
     for keys in choices:
         first = keys[0][0]
         if first in table and table[first].notna().any():
@@ -79,7 +79,7 @@ def _ranking(table: pd.DataFrame, *choices: list[tuple[str, float]]) -> list[str
 
 
 def draws_of(post: object, quantity: str) -> np.ndarray:
-    """Return the draws (chain, draw) of a quantity by its flat name, as in the report's table."""
+    """Return the draws (chain, draw) of a quantity by its name in the report's table."""
     groups = compat.groups(idata_of(post))
     known: list[str] = []
     for group in ("posterior", "sample_stats"):
@@ -100,7 +100,7 @@ def draws_of(post: object, quantity: str) -> np.ndarray:
 
 
 def adjust_p_values(p_values: np.ndarray) -> np.ndarray:
-    """Return Benjamini-Hochberg adjusted p-values; NaN (no test) stays NaN and does not count.
+    """Return Benjamini-Hochberg adjusted p-values; NaN (no test) stays NaN and is not counted.
 
     Rejecting where the adjusted value is below 0.05 keeps the expected share of false rejections
     among all rejections below 0.05, for independent or positively dependent tests.
@@ -115,7 +115,7 @@ def adjust_p_values(p_values: np.ndarray) -> np.ndarray:
     >>> adjust_p_values(np.array([0.01, 0.5, np.nan, 0.02]))
     array([0.03, 0.5 ,  nan, 0.03])
     """
-    from scipy.stats import false_discovery_control  # which takes long to load
+    from scipy.stats import false_discovery_control  # slow to import
 
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(p.shape, np.nan)
@@ -127,22 +127,22 @@ def adjust_p_values(p_values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TestSummary:
-    """What a family of tests says as a whole.
+    """Summary of a family of tests.
 
     Attributes
     ----------
     n_tests : int
-        Tests that could be made.
+        Number of tests that could be made.
     n_undefined : int
-        Entries without a test: constant, one category, or missing draws.
+        Number of entries without a test: constant, a single category, or missing draws.
     level : float
-        Level of each single test, which is also the share expected below it.
+        Level of each single test, which is also the expected share below it.
     share_below : float
         Share of p-values below the level.
     n_rejected : int
-        Tests that Benjamini-Hochberg rejects at the level.
+        Number of tests that Benjamini-Hochberg rejects at the level.
     worst : tuple of (name, p-value)
-        Smallest p-values first.
+        The smallest p-values, in ascending order.
     """
 
     n_tests: int
@@ -168,18 +168,18 @@ class TestSummary:
 def summarize_tests(
     p_values: np.ndarray, names: Sequence[str] | None = None, *, level: float = 0.05, worst: int = 5
 ) -> TestSummary:
-    """Summarise many p-values of one kind.
+    """Summarise many p-values of the same kind.
 
     Parameters
     ----------
     p_values : array
-        Any shape; NaN where there was no test.
+        P-values of any shape; NaN if there was no test.
     names : sequence of str, optional
         One name per p-value in C order.
     level : float, default 0.05
         Level of a single test and of the false discovery rate.
     worst : int, default 5
-        How many of the smallest p-values to name.
+        Number of the smallest p-values to name.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def summarize_tests(
     """
     p = np.asarray(p_values, dtype=float).reshape(-1)
     if not 0 < level < 1:
-        raise AnonbayesError(f"level={level!r} is not between 0 and 1.")
+        raise AnonbayesError(f"level={level!r} must be between 0 and 1.")
     if names is not None and len(names) != p.size:
         raise AnonbayesError(f"names has {len(names)} entries for {p.size} p-values.")
     if ((p < 0) | (p > 1)).any():

@@ -1,6 +1,6 @@
-"""`diagnose`: rules that turn measurements into findings in plain words, and the verdict.
+"""`diagnose`: rules that turn measurements into findings in plain words, and a verdict.
 
-To add a rule, write a function that yields what it finds and list it in `DIAGNOSTICS`; see "A
+To add a rule, write a function that yields its findings and list it in `DIAGNOSTICS`; see "A
 diagnostic" in the recipes.
 """
 
@@ -38,37 +38,37 @@ WITHIN = {
     "real": ("geweke", "Geweke, within chains"),
     "categorical": ("weiss_within", "Weiß, within chains"),
 }
-"""Family of tests within chains of each kind of quantity, and what the check is called."""
+"""Tests within chains for each kind of quantity, and the name of the check."""
 STATUSES = ("failed", "caution", "not assessed", "ok", "note")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Where a check turns from ok to caution, and from caution to failed.
+    """Limits at which a check changes from ok to caution, and from caution to failed.
 
     The failing limits for R-hat and effective sample size are those of Gelman et al. (Bayesian Data
-    Analysis, 3rd edition, Section 11.5), the cautious ones those of Vehtari et al. (2021). With
-    thousands of quantities the worst of them exceeds the cautious limit in good runs too: beyond it
-    chains fail when chance does not explain it either, by tests that know how many quantities were
-    looked at (`disagreement`). "The mathematics" has the false alarms and the power that result.
+    Analysis, 3rd edition, Section 11.5), the cautious ones those of Vehtari et al. (2021). Among
+    thousands of quantities the worst exceeds the cautious limit even in good runs; beyond it,
+    chains fail only if chance does not explain it, by tests that allow for the number of quantities
+    (`disagreement`). "The mathematics" gives the resulting rates of false alarms and the power.
 
     Attributes
     ----------
     r_hat_caution, r_hat_failed : float
-        Largest R-hat; for categorical quantities the same share of variation between chains.
+        Limits for the largest R-hat; for categorical quantities, for the equivalent share of
+        variation between chains.
     disagreement : float
-        Probability, over all quantities, that good chains fail by an R-hat between the two; and,
-        over all chains, that they fail by the tests of a family.
+        Probability, over all quantities, that good chains fail by an R-hat between the two limits;
+        and, over all chains, that they fail by a family of tests.
     ess_caution, ess_failed : float
-        Smallest effective sample size per chain.
+        Limits for the smallest effective sample size per chain.
     share_settled : float
-        Share of a chain's p-values that may be below `level` where it looks settled by itself.
+        Largest share of a chain's p-values below `level` if it is to look stationary by itself.
     share_failed : float
-        Share of a chain's tests of a family that have to be small for it to fail. The p-value at
-        that place among them, over the share, is a p-value itself, however the tests depend on
-        each other (Rüschendorf 1982).
+        Share of a chain's tests of a family that must be small for it to fail. The p-value of that
+        rank, divided by the share, is a p-value under any dependence (Rüschendorf 1982).
     rejected_caution : float
-        Share of tests within chains that Benjamini-Hochberg may reject before caution is due:
+        Share of tests within chains that Benjamini-Hochberg may reject without caution, because
         means of skewed quantities over short windows are not quite normal.
     level : float
         Level of a single test and of the false discovery rate.
@@ -89,8 +89,8 @@ class Limits:
 class Check:
     """One line of a diagnostic report.
 
-    `status` is ok, caution, failed, not assessed or note; `finding` has numbers and names;
-    `between` says whether chains are compared with each other, `advice` what to do.
+    `status` is ok, caution, failed, not assessed or note; `finding` gives numbers and names;
+    `between` says whether chains are compared with each other; `advice` says what to do.
     """
 
     name: str
@@ -148,13 +148,13 @@ def _differ(rows: pd.DataFrame, limits: Limits) -> pd.Series:
 
 
 def _camps(measured: Measurements, quantity: str) -> tuple[np.ndarray, float, list[list[int]]]:
-    """Return the chain means, the s.d. within chains, and the chains that lie together.
+    """Return the chain means, the s.d. within chains, and groups of chains with similar means.
 
-    Neighbouring means that are more than one such s.d. apart belong to different camps.
+    Neighbouring means more than one such s.d. apart belong to different groups.
     """
     means = measured.chain_means.loc[quantity].to_numpy(dtype=float)
     total = measured.table["sd"].to_dict()[quantity]
-    # Variance within chains: what is left of the variance of all draws without that of the means.
+    # Variance within chains: the variance of all draws minus that of the means.
     inside = np.sqrt(max(total**2 - means.var(), 0.0))
     order = np.argsort(means)
     camps: list[list[int]] = [[int(order[0])]]
@@ -166,9 +166,9 @@ def _camps(measured: Measurements, quantity: str) -> tuple[np.ndarray, float, li
 
 
 def chain_camps(measured: Measurements, quantity: str) -> str:
-    """Return the chain means of a quantity in words, chains that lie together named together."""
+    """Describe the chain means of a quantity, naming chains with similar means together."""
     means, inside, camps = _camps(measured, quantity)
-    # As many decimals as it takes to see a tenth of the spread, or of the s.d. within chains.
+    # Enough decimals to show a tenth of the spread, or of the s.d. within chains.
     fine = max(np.ptp(means), inside, 1e-11) / 10
     decimals = max(int(np.ceil(-np.log10(fine))), 0)
     if len(camps) == 1:
@@ -183,11 +183,11 @@ def chain_camps(measured: Measurements, quantity: str) -> str:
 
 
 def _family(p_values: np.ndarray, summary: TestSummary, limits: Limits, tolerated: float) -> str:
-    """Status of a family of tests, (chain, test) or those between chains."""
+    """Status of a family of tests, (chain, test) or between chains."""
     if summary.n_tests == 0:
         return "not assessed"
     tested = [p[~np.isnan(p)] for p in np.atleast_2d(p_values)]
-    for p in filter(len, tested):  # a good chain does not make up for a bad one
+    for p in filter(len, tested):  # a good chain does not compensate for a bad one
         place = math.ceil(limits.share_failed * len(p))
         together = np.sort(p)[place - 1] * len(p) / place
         if together * len(tested) < limits.disagreement:
@@ -196,9 +196,10 @@ def _family(p_values: np.ndarray, summary: TestSummary, limits: Limits, tolerate
 
 
 def _rows_differ(measured: Measurements, limits: Limits, *, much: bool = False) -> pd.Series:
-    """Return `chain_share` of rows that differ much between chains or, unless `much`, surely.
+    """Return `chain_share` of rows that differ significantly, and if `much` strongly.
 
-    Long chains reject trifles, so a row fails by its effect too, on the scale of R-hat.
+    In long chains even tiny differences are significant, so failing also needs a strong effect, on
+    the scale of R-hat.
     """
     p = measured.families["weiss_between"].p_values
     share = measured.table.loc[measured.table["kind"] == "categorical", "chain_share"]
@@ -211,7 +212,7 @@ def _rows_differ(measured: Measurements, limits: Limits, *, much: bool = False) 
 
 
 def differ_by_more_than_chance(measured: Measurements, limits: Limits) -> bool:
-    """Return whether settled chains differ in a way that longer ones would not mend."""
+    """Return whether stationary chains differ in a way that longer ones would not correct."""
     rows = "weiss_between" in measured.families and len(_rows_differ(measured, limits)) > 0
     return (rows or len(_differ(measured.table, limits)) > 0) and (
         len(settled_chains(measured, limits)) == measured.n_chains
@@ -219,7 +220,7 @@ def differ_by_more_than_chance(measured: Measurements, limits: Limits) -> bool:
 
 
 def in_different_places(measured: Measurements, limits: Limits) -> bool:
-    """Return whether chains lie in different regions, rather than move slowly in the same one."""
+    """Return whether chains are in different regions rather than moving slowly in the same one."""
     if "weiss_between" in measured.families and len(_rows_differ(measured, limits, much=True)):
         return True
     if (measured.table["status"] == "stuck").any():
@@ -257,10 +258,10 @@ def _stuck(measured: Measurements, limits: Limits) -> Iterator[Check]:
         yield Check(
             "moves",
             "failed",
-            f"{len(stuck):,} of {len(measured.table):,} quantities never move in any chain, and "
-            f"the chains hold different values: {_first(stuck)}",
+            f"{len(stuck):,} of {len(measured.table):,} quantities never change in any chain, but "
+            f"have different values in different chains: {_first(stuck)}",
             between=True,
-            advice="What never moves needs another step (block or tempered rather than swap).",
+            advice="Use another step for what never changes (block or tempered rather than swap).",
         )
 
 
@@ -325,14 +326,14 @@ def _soundness(measured: Measurements, limits: Limits) -> Iterator[Check]:
             "finite draws",
             "failed",
             f"{len(broken):,} quantities have NaN or infinite draws: {_first(broken)}",
-            advice="Find out where NaN or infinite draws come from before anything else.",
+            advice="First find out where the NaN or infinite draws come from.",
         )
     constant = table.index[table["status"] == "constant"]
     if len(constant):
         yield Check(
             "constant",
             "note",
-            f"{len(constant):,} of {len(table):,} quantities never vary in any chain and cannot "
+            f"{len(constant):,} of {len(table):,} quantities are constant in all chains and cannot "
             f"be tested: {_first(constant)}",
         )
 
@@ -344,7 +345,7 @@ def _sampler(measured: Measurements, limits: Limits) -> Iterator[Check]:
             f"rate: {name}",
             "caution" if rates.min() < 0.01 else "ok",
             f"mean {rates.mean():.3g}, by chain {', '.join(f'{r:.3g}' for r in rates)}",
-            advice="A rate below 1% means that this move hardly ever happens; choose another step.",
+            advice="A rate below 1% means that this move hardly ever happens; use another step.",
         )
     if measured.round_trips is not None:
         yield Check(
@@ -358,7 +359,7 @@ def _sampler(measured: Measurements, limits: Limits) -> Iterator[Check]:
             "divergences",
             "failed" if measured.n_divergences else "ok",
             f"{measured.n_divergences:,} divergent transitions",
-            advice="Raise target_accept, or use an engine that does not follow gradients.",
+            advice="Increase target_accept, or use an engine that does not use gradients.",
         )
 
 
@@ -381,13 +382,13 @@ DIAGNOSTICS: tuple[Callable[[Measurements, Limits], Iterable[Check]], ...] = (
     _soundness,
     _sampler,
 )
-"""All checks; each yields none where the measurements have nothing for it to judge."""
+"""All checks; each yields nothing if the measurements do not concern it."""
 
 
 # -------------------------------------------------------------------------------------------------
-# The verdict: what the findings come to, in words.
+# The verdict: a summary of the findings in words.
 
-#: Steps for Anatomy tables that stay in the mode they start in; "tempered" crosses between modes.
+#: Steps for Anatomy tables that stay in the mode in which they start, unlike "tempered".
 UNTEMPERED = ("auto", "block", "collapsed", "swap", "permute", "sequential", "subblock")
 
 PASSED, FAILED, NOT_ASSESSED = "passed", "failed", "not assessed"
@@ -395,30 +396,29 @@ PASSED, FAILED, NOT_ASSESSED = "passed", "failed", "not assessed"
 
 @dataclass(frozen=True, eq=False)
 class DiagnosticReport:
-    """Whether draws can be trusted, why, and what to do.
+    """Whether draws can be trusted, why or why not, and what to do. Returned by `diagnose`.
 
     Attributes
     ----------
     verdict : {"passed", "failed", "not assessed"}
-        ``"not assessed"`` is the verdict on a single chain, whatever it looks like.
+        The verdict; for a single chain always ``"not assessed"``.
     reason : str
-        The verdict in a sentence.
+        The reason for the verdict in a sentence.
     checks : tuple of Check
-        Findings, the failed ones first.
+        The findings, failed ones first.
     advice : tuple of str
-        What to do, most useful first; empty when nothing is needed.
+        What to do, most useful first; empty if nothing is needed.
     table : pandas.DataFrame
         One row per scalar quantity. ``kind`` is real, categorical or log density; ``status`` is
-        empty, or constant, stuck (chains never move but differ) or not finite. Real quantities have
-        ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat``, ``agreement_p`` (where
-        R-hat is not small: whether chance explains it) and ``geweke_z`` (the
-        largest over chains), as far as there are chains and draws enough to tell; categorical ones
-        ``weiss_between_p``, ``weiss_within_p`` (the smallest over chains), ``chain_share`` (share
-        of the variation that lies between chains), ``phi``, ``n_categories``, ``n_moves`` and
-        ``ess_bulk`` (that of a DAR(1) chain). A closed form whose draws nobody has asked for is
-        described by the first hundred.
+        empty, constant, stuck (chains never move but differ) or not finite. Real quantities have
+        ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat``, ``agreement_p`` (if R-hat
+        is not small: whether chance explains it) and ``geweke_z`` (the largest over chains), as far
+        as the chains and draws suffice. Categorical ones have ``weiss_between_p``,
+        ``weiss_within_p`` (the smallest over chains), ``chain_share`` (share of the variation that
+        lies between chains), ``phi``, ``n_categories``, ``n_moves`` and ``ess_bulk`` (that of a
+        DAR(1) chain). A closed form whose draws have not been made is described by a hundred.
     source : str
-        Chains, draws, method and step.
+        Description of chains, draws, method and step.
     """
 
     verdict: str
@@ -430,7 +430,7 @@ class DiagnosticReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the draws may be used. One chain alone never passes."""
+        """Whether the draws may be used. A single chain never passes."""
         return self.verdict == PASSED
 
     @cached_property
@@ -451,16 +451,16 @@ class DiagnosticReport:
         return self.text
 
     def worst(self, n: int = 5) -> pd.DataFrame:
-        """Return the `n` quantities that give most reason to worry.
+        """Return the `n` quantities that give most cause for concern.
 
-        Real quantities are ranked by R-hat (one chain: by Geweke's z), categorical ones by the
-        p-value of the Weiß test between chains (one chain: within). Those that are not finite or
-        stuck come first, then real and categorical take turns.
+        Real quantities are ranked by R-hat (for one chain by Geweke's z), categorical ones by the
+        p-value of the Weiß test between chains (for one chain within it). Those that are not finite
+        or stuck come first, then real and categorical ones alternate.
         """
         return self.table.loc[rank_quantities(self.table)[:n]]
 
     def to_dict(self) -> dict[str, object]:
-        """Return the report without its table, in plain types."""
+        """Return the report without its table, as plain types."""
         return {
             "verdict": self.verdict,
             "passed": self.passed,
@@ -475,7 +475,7 @@ class DiagnosticReport:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the report as JSON, and write it where `path` says."""
+        """Return the report as JSON, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
             write_text(path, text + "\n")
@@ -504,29 +504,29 @@ def diagnose(
     segments: int = 5,
     limits: Limits | None = None,
 ) -> DiagnosticReport:
-    """Judge whether draws can be trusted, by tests within and between chains.
+    """Say whether draws can be trusted, by tests within and between chains.
 
-    Real quantities are judged by ArviZ's R-hat, effective sample size and Monte Carlo error and by
-    Geweke's z; categorical ones (integer, bool or text, such as the cleartext draws of a table) by
-    the Weiß test between chains and within each. Log densities among the sampler's statistics are
-    compared between chains, acceptance and exchange rates are reported.
+    Real quantities are assessed by ArviZ's R-hat, effective sample size and Monte Carlo error and
+    by Geweke's z; categorical ones (integer, bool or text, such as the cleartext draws of a table)
+    by the Weiß test between chains and within each. Log densities in the sampler's statistics are
+    compared between chains; acceptance and exchange rates are reported.
 
     Parameters
     ----------
     post : Posterior, Estimate, InferenceData, DataTree, Dataset, DataArray, mapping or array
-        Draws, of an `Estimate` by ``method="bayes"`` too. A `Posterior` adds what is known about
-        the engine: draws of the exact engine are independent and pass by construction.
+        Draws, including those of an `Estimate` with ``method="bayes"``. For a `Posterior` the
+        engine is taken into account: draws of the exact engine are independent and pass.
     var_names, coords
-        Part of the posterior to look at, as in ArviZ.
+        Part of the posterior to test, as in ArviZ.
     segments : int, default 5
-        Pieces of each chain that the Weiß test within chains compares.
+        Number of pieces of each chain that the Weiß test within chains compares.
     limits : Limits, optional
-        Where a check turns to caution and to failed.
+        Limits at which a check changes to caution and to failed.
 
     Returns
     -------
     DiagnosticReport
-        ``.passed``, ``.verdict``, ``.text``, ``.table``, ``.checks``, ``.advice``.
+        With ``.passed``, ``.verdict``, ``.text``, ``.table``, ``.checks`` and ``.advice``.
 
     See Also
     --------
@@ -534,9 +534,9 @@ def diagnose(
 
     Notes
     -----
-    No test can prove that chains have converged. What tells most is whether chains from dispersed
-    starts agree, so a single chain is "not assessed", even where it looks fine by itself: on
-    posteriors with several modes each chain can be a perfect sample of its own mode.
+    No test can prove that chains have converged. The strongest evidence is that chains from
+    dispersed starts agree, so a single chain is "not assessed" even if it looks stationary: if a
+    posterior has several modes, each chain can be a perfect sample from its own mode.
 
     References
     ----------
@@ -562,7 +562,7 @@ def diagnose(
     """
     data = idata_of(post)
     if data is None:
-        raise AnonbayesError("The posterior holds no draws to diagnose; fit it with draws > 0.")
+        raise AnonbayesError("The posterior contains no draws to diagnose; fit it with draws > 0.")
     method, step = _engine(post, data)
     if method in ("exact", "crossfit"):
         independent = measure_independent(data, var_names=var_names, coords=coords)
@@ -583,7 +583,7 @@ def diagnose(
 
 
 def _latent(post: object) -> Iterator[Check]:
-    """Whether few enough secrets are latent (enumerated: a dozen) for chains to cross all modes."""
+    """Check whether latent secrets are few enough (a dozen) for chains to visit all modes."""
     if not isinstance(post, Posterior) or post.table.secrets_known:
         return
     if post.table.scheme != "horizontal":
@@ -593,14 +593,14 @@ def _latent(post: object) -> Iterator[Check]:
         yield Check(
             "latent secrets",
             "failed" if least <= 1e-3 else "caution",
-            f"prior weights of {least:.2g} let secrets behind a channel move in crowds only, so "
-            "that chains can agree in one of several modes",
+            f"with prior weights of {least:.2g}, secrets behind a channel can only move in groups, "
+            "so the chains may agree in one of several modes",
             advice="Use prior weights (beta=) of at least 0.05, or compare several seeds.",
         )
 
 
 def _engine(post: object, data: object) -> tuple[str | None, str | None]:
-    """Return method and step of a Posterior, or of the ArviZ object that one was stored in."""
+    """Return method and step of a Posterior, or those noted in an ArviZ object."""
     if data is not post:
         return getattr(post, "method", None), getattr(post, "step", None)
     attrs = getattr(data, "attrs", {}) if compat.is_arviz_object(data) else {}
@@ -617,7 +617,7 @@ def _source(measured: Measurements, method: str | None, step: str | None) -> str
 
 
 def _without_chains(measured: Measurements, source: str, method: str) -> DiagnosticReport:
-    of = "a posterior in closed form" if method == "exact" else "what the folds of the table teach"
+    of = "a posterior in closed form" if method == "exact" else "cross-fitting over folds"
     reason = f"the draws are independent, from {of}; there are no chains to compare"
     check = Check("chain", "ok", reason)
     return DiagnosticReport(PASSED, f"{reason}.", (check,), (), measured.table, source)
@@ -628,15 +628,15 @@ def _verdict(measured: Measurements, checks: list[Check], limits: Limits) -> tup
     if measured.n_chains < 2:
         seen = f" By itself it fails: {', '.join(c.name for c in failed)}." if failed else ""
         return NOT_ASSESSED, (
-            "one chain alone cannot show whether other starts lead elsewhere, however well it "
+            "a single chain cannot show whether other starts lead elsewhere, however good it "
             f"looks by itself.{seen}"
         )
     if any(check.between for check in failed):
         if not in_different_places(measured, limits):
             if differ_by_more_than_chance(measured, limits):
                 return FAILED, (
-                    "the chains do not agree with each other: each looks settled, but place or "
-                    "spread of what they draw differs by more than chance explains."
+                    "the chains do not agree with each other: each looks stationary, but place or "
+                    "spread of its draws differs by more than chance explains."
                 )
             return FAILED, (
                 "the chains do not agree with each other yet: they move in the same region, but "
@@ -648,19 +648,19 @@ def _verdict(measured: Measurements, checks: list[Check], limits: Limits) -> tup
             one = len(settled) == 1
             named = f"chain{'' if one else 's'} {', '.join(map(str, settled))}"
             modes = (
-                f" Taken alone, {named} look{'s' if one else ''} settled, but in a different place "
-                "than others: the mark of a posterior with several modes."
+                f" Taken alone, {named} look{'s' if one else ''} stationary, but in a different "
+                "place than others, which indicates a posterior with several modes."
             )
         return FAILED, (
-            "the chains do not agree with each other, so none of them can stand for the "
+            "the chains do not agree with each other, so none of them represents the "
             f"posterior.{modes}"
         )
     if failed:
-        return FAILED, f"the chains have not settled: {', '.join(c.name for c in failed)}."
+        return FAILED, f"the chains are not stationary: {', '.join(c.name for c in failed)}."
     if not any(check.between and check.status in ("ok", "caution") for check in checks):
         return NOT_ASSESSED, "nothing could be compared between the chains."
     cautious = [check.name for check in checks if check.status == "caution"]
-    note = f" Read with caution: {', '.join(cautious)}." if cautious else ""
+    note = f" Interpret with caution: {', '.join(cautious)}." if cautious else ""
     return PASSED, f"the chains agree with each other.{note}"
 
 
@@ -675,26 +675,26 @@ def _advice(
         yield "Sample at least four chains from dispersed starts (chains=4)."
     if apart:
         yield (
-            "Do not average these chains, and do not pick one of them. Look at the quantities "
+            "Do not average these chains, and do not choose one of them. Look at the quantities "
             "named above, for instance with plot_worst(post)."
         )
         if step == "tempered":
-            yield "Run the ladder longer, or with more temperatures where exchanges are rare."
+            yield "Run the ladder longer, or with more temperatures if exchanges are rare."
         elif step in UNTEMPERED:
             yield (
-                f"More draws of step={step!r} will not bridge modes; sample with step='tempered' "
+                f"More draws with step={step!r} will not connect the modes; use step='tempered' "
                 "(on the command line: --step tempered)."
             )
         else:
             yield (
-                "If more draws do not bring the chains together, use a sampler that crosses "
+                "If more draws do not bring the chains together, use a sampler that moves "
                 "between modes (for Anatomy tables: step='tempered', or --step tempered)."
             )
     elif any(check.name == ESS for check in limited):
         factor = 100.0 * measured.n_chains / max(effective_sizes(measured).min(), 1.0)
-        yield f"For 100 effective draws per chain take about {factor:.1f} times as many draws."
+        yield f"For 100 effective draws per chain, make about {factor:.1f} times as many draws."
         if step in ("swap", "permute", "sequential"):
-            yield "step='block' (--step block) moves faster where groups are small enough."
+            yield "step='block' (--step block) moves faster if groups are small enough."
     if not between and {check.name for check in failed} & {name for _, name in WITHIN.values()}:
-        yield "The chains still drift: discard a longer beginning (tune), then take more draws."
+        yield "The chains still drift: discard a longer beginning (tune=), then make more draws."
     yield from dict.fromkeys(check.advice for check in limited if check.advice)

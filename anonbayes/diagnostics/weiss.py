@@ -18,18 +18,17 @@ from anonbayes.errors import AnonbayesError, one_of
 # -------------------------------------------------------------------------------------------------
 # Homogeneity tests for categorical chains, on plain arrays.
 #
-# A series is one scalar variable, a segment is a whole chain or a piece of one. Each series is
-# recoded on the fly to the categories it visits, so that counters stay as small as its own
-# alphabet, whatever the codes.
+# A series is a scalar variable, a segment is a whole chain or a piece of one. Each series is
+# recoded to the categories that it visits, so that counters are small whatever the codes.
 
 WEISS, HANGARTNER, BILLINGSLEY, DAR, MC = range(5)
 
 
 @njit(cache=True)
 def _recode(codes: np.ndarray, local: np.ndarray, seen: np.ndarray) -> int:
-    """Overwrite `codes` (segment, draw) by ranks of first visit; return the number of categories.
+    """Replace `codes` (segment, draw) by ranks of first visit; return the number of categories.
 
-    `local` maps a code to its rank and holds -1 elsewhere, before and after the call.
+    `local` maps a code to its rank, and is -1 everywhere before and after the call.
     """
     m = 0
     for segment in range(codes.shape[0]):
@@ -47,7 +46,7 @@ def _recode(codes: np.ndarray, local: np.ndarray, seen: np.ndarray) -> int:
 
 @njit(cache=True)
 def count_categories(codes: np.ndarray, m: int) -> np.ndarray:
-    """Return how often each segment is in each category, (segment, category)."""
+    """Count how often each segment is in each category, (segment, category)."""
     counts = np.zeros((codes.shape[0], m), np.int64)
     for segment in range(codes.shape[0]):
         for t in range(codes.shape[1]):
@@ -57,7 +56,7 @@ def count_categories(codes: np.ndarray, m: int) -> np.ndarray:
 
 @njit(cache=True)
 def count_transitions(codes: np.ndarray, m: int) -> np.ndarray:
-    """Return how often each segment steps from one category to another, (segment, from, to)."""
+    """Count how often each segment steps from one category to another, (segment, from, to)."""
     counts = np.zeros((codes.shape[0], m, m), np.int64)
     for segment in range(codes.shape[0]):
         for t in range(1, codes.shape[1]):
@@ -80,7 +79,7 @@ def chi_square(counts: np.ndarray, length: int) -> float:
 
 @njit(cache=True)
 def count_moves(codes: np.ndarray) -> int:
-    """Return how many steps of all segments lead to another category."""
+    """Count the steps of all segments that lead to another category."""
     moves = 0
     for segment in range(codes.shape[0]):
         for t in range(1, codes.shape[1]):
@@ -92,8 +91,8 @@ def count_moves(codes: np.ndarray) -> int:
 def persistence(counts: np.ndarray, length: int, moves: int) -> float:
     """Estimate phi of a DAR(1) chain from all segments together (Deonovic & Smith 2017).
 
-    ``1 + 1/T - (1 - sum_j P_stay(j)) / (1 - sum_j p_j^2)``, at least 0. Where it reaches 1, the
-    factor ``(1 + phi) / (1 - phi)`` is set to `T`: a segment that does not move counts as one draw.
+    ``1 + 1/T - (1 - sum_j P_stay(j)) / (1 - sum_j p_j^2)``, at least 0. If it reaches 1, the factor
+    ``(1 + phi) / (1 - phi)`` is set to `T`: a segment that does not move counts as one draw.
     """
     d = counts.shape[0]
     evenness = 1.0
@@ -109,7 +108,7 @@ def persistence(counts: np.ndarray, length: int, moves: int) -> float:
 def billingsley(transitions: np.ndarray) -> tuple[float, int]:
     """Billingsley's statistic for equal transition matrices, and its degrees of freedom.
 
-    A category counts in the segments that leave it, with the successors it has in any of them:
+    A category counts in the segments that leave it, with its successors in any of them: there are
     ``sum over categories of (segments - 1) (successors - 1)`` degrees of freedom.
     """
     d, m, _ = transitions.shape
@@ -161,7 +160,7 @@ def _jumps(transition: np.ndarray) -> np.ndarray:
                 total += transition[j, k] / leaving
                 last = k
             cumulative[j, k] = total
-        cumulative[j, last:] = 1.0  # rounding must not make a draw fall off the end
+        cumulative[j, last:] = 1.0  # guards against rounding
     return cumulative
 
 
@@ -176,8 +175,9 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Return the p-value of `observed` among chi-squares of simulated chains, and their mean.
 
-    ``shape[0]`` Markov chains of ``shape[1]`` draws start by `shares`; times spent in a category
-    are geometric, so that work grows with moves. The observed value counts as one of the simulated.
+    Simulates ``shape[0]`` Markov chains of ``shape[1]`` draws that start from `shares`. Times spent
+    in a category are geometric, so the work grows with the number of moves. The observed value
+    counts as one of the simulated ones.
     """
     d, length = shape
     starts = np.cumsum(shares)
@@ -214,7 +214,7 @@ def bootstrap(
 
 @njit(cache=True)
 def pooled_transition(transitions: np.ndarray) -> np.ndarray:
-    """Return the transition matrix of all segments together; a category never left stays put."""
+    """Return the transition matrix of all segments together; a category never left is absorbing."""
     m = transitions.shape[1]
     matrix = np.zeros((m, m))
     for j in range(m):
@@ -254,7 +254,7 @@ def weiss_kernel(codes: np.ndarray, n_codes: int, method: int) -> np.ndarray:
         moves = count_moves(series)
         out[3, i] = m
         out[4, i] = moves
-        if m == 1:  # nothing to compare: the statistic is 0 on 0 degrees of freedom
+        if m == 1:  # nothing to compare: the statistic is 0 with 0 degrees of freedom
             out[2, i] = np.nan
             continue
         counts = count_categories(series, m)
@@ -274,7 +274,7 @@ def weiss_kernel(codes: np.ndarray, n_codes: int, method: int) -> np.ndarray:
 def bootstrap_kernel(
     codes: np.ndarray, table: np.ndarray, method: int, simulations: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return p-values and mean simulated statistics (2, series), from what `weiss_kernel` left."""
+    """Return p-values and mean simulated statistics (2, series), given `weiss_kernel`'s table."""
     n_series, d, length = codes.shape
     out = np.full((2, n_series), np.nan)
     for i in range(n_series):
@@ -296,7 +296,7 @@ def bootstrap_kernel(
 
 METHODS = ("weiss", "hangartner", "billingsley", "dar", "mc")  # in the order of the kernel's codes
 BOOTSTRAPS = ("dar", "mc")
-BLOCK = 256  # series that are turned around together
+BLOCK = 256  # number of series transposed together
 RESULTS = ("statistic", "dof", "p_value", "phi", "n_categories", "n_moves")
 
 
@@ -318,14 +318,15 @@ def weiss(
 
     .. math:: X^2 = T \sum_l \sum_j (p_{jl} - p_j)^2 / p_j .
 
-    Draws of a chain are not independent, so :math:`X^2` is too large by a factor that the tests of
-    the family estimate each in its own way. All are invariant to relabelling the categories, which
+    Draws of a chain are not independent, so :math:`X^2` is too large by a factor, which each test
+    of the family estimates in its own way. All are invariant under relabelling of the categories,
+    unlike R-hat.
     R-hat is not.
 
     Parameters
     ----------
     data : Posterior, InferenceData, DataTree, Dataset, DataArray, mapping or array
-        Categories as integers, booleans or text; arrays have the shape (draw,), or
+        Categories as integers, booleans or text; arrays have the shape (draw,) or
         (chain, draw, ...).
     group : str, default "posterior"
         Group of an ArviZ object.
@@ -334,29 +335,29 @@ def weiss(
     coords : mapping, optional
         Labels to select, as in ArviZ.
     segments : int or "chains", default 5
-        Number of consecutive pieces of each chain that are compared with each other, or
-        ``"chains"`` to compare the chains. Draws that do not fill the pieces evenly are left out
-        at the beginning.
+        Number of consecutive pieces of each chain to compare with each other, or ``"chains"`` to
+        compare the chains. If the draws cannot be divided evenly, some at the beginning are left
+        out.
     method : {"weiss", "hangartner", "billingsley", "dar", "mc"}, default "weiss"
         ``"weiss"``: :math:`X^2 (1-\phi)/(1+\phi)`, with :math:`\phi` of a DAR(1) chain, which
-        keeps its value with probability :math:`\phi` and else draws afresh. ``"hangartner"``:
-        :math:`X^2` as it is, for independent draws. ``"billingsley"``: equality of the
-        transition matrices, for Markov chains. ``"dar"`` and ``"mc"``: :math:`X^2` among those of
-        simulated DAR(1) chains, or of Markov chains with the pooled transition matrix.
+        keeps its value with probability :math:`\phi` and otherwise draws a new one.
+        ``"hangartner"``: :math:`X^2` itself, for independent draws. ``"billingsley"``: equality of
+        the transition matrices, for Markov chains. ``"dar"`` and ``"mc"``: :math:`X^2` compared
+        with simulated DAR(1) chains, or Markov chains with the pooled transition matrix.
     simulations : int, default 1000
-        Simulated data sets of the bootstraps ``"dar"`` and ``"mc"``. Their p-values are at least
-        ``1 / (simulations + 1)``; they take about 25 ns per simulated move, so use them for chosen
-        rows rather than for all.
+        Number of simulated data sets for ``"dar"`` and ``"mc"``. Their p-values are at least
+        ``1 / (simulations + 1)``. They take about 25 ns per simulated move, so use them for
+        selected rows rather than for all.
     seed : int, Generator or None
-        Random numbers of the bootstraps.
+        Seed of the simulations.
 
     Returns
     -------
     xarray.Dataset
-        ``statistic``, ``dof`` (for the bootstraps the mean of the simulated statistics),
-        ``p_value``, ``phi``, ``n_categories`` seen and ``n_moves`` to another category, by chain
+        ``statistic``, ``dof`` (for ``"dar"`` and ``"mc"`` the mean of the simulated statistics),
+        ``p_value``, ``phi``, ``n_categories`` visited and ``n_moves`` to another category, by chain
         (unless chains are compared) and by the dimensions of the variable. Several variables are
-        put one after another on the dimension ``series``, labelled like ``"z[3]"``.
+        concatenated along the dimension ``series``, labelled like ``"z[3]"``.
 
     See Also
     --------
@@ -365,18 +366,18 @@ def weiss(
 
     Notes
     -----
-    Only categories that occur count, so a domain may be larger than what the chain visits.
+    Only categories that occur count, so a domain may be larger than the set of visited values.
 
-    *One category only*: there is nothing to test; statistic and degrees of freedom are 0, the
-    p-value and phi are NaN.
+    *Only one category*: there is nothing to test; statistic and degrees of freedom are 0, p-value
+    and phi are NaN.
 
-    *Pieces that never move but differ*: ``n_moves`` is 0 and phi cannot be told from 1. Each piece
-    then counts as a single draw. The p-value is that of a handful of draws and cannot be small;
-    `diagnose` reports such rows as stuck. The same holds, less sharply, whenever phi is close to 1.
+    *Pieces that never move but differ*: ``n_moves`` is 0, and phi cannot be distinguished from 1.
+    Each piece then counts as a single draw, so the p-value cannot be small; `diagnose` reports such
+    rows as stuck. To a lesser degree this happens whenever phi is close to 1.
 
-    `phi` describes the memory of one step. A chain with a long memory behind a short one (slow
-    drift of hidden parameters) has a larger variance than DAR(1) allows, and the test then rejects
-    more often than its level.
+    `phi` describes the memory of a single step. A chain with an additional long memory (slow drift
+    of hidden parameters) has a larger variance than DAR(1) allows, and the test then rejects more
+    often than its level.
 
     References
     ----------
@@ -433,19 +434,17 @@ def _pieces(segments: int | str, chains: int, draws: int) -> tuple[int, int]:
         if chains < 2:
             raise AnonbayesError(
                 "segments='chains' compares chains, but there is only one. Sample more chains, or "
-                "give the number of pieces to cut the chain into."
+                "give the number of pieces into which to cut the chain."
             )
         if draws < 2:
             raise AnonbayesError(f"The chains have {draws} draw; take at least 2.")
         return chains, draws
     if isinstance(segments, bool) or not isinstance(segments, (int, np.integer)) or segments < 2:
-        raise AnonbayesError(
-            f"segments={segments!r} is neither 'chains' nor a whole number of at least 2."
-        )
+        raise AnonbayesError(f"segments={segments!r} must be 'chains' or an integer of at least 2.")
     if draws // segments < 2:
         raise AnonbayesError(
             f"segments={segments} pieces of {draws} draws leave {draws // segments} draws each; "
-            "take fewer segments or more draws."
+            "use fewer segments or more draws."
         )
     return int(segments), draws // int(segments)
 
@@ -503,7 +502,7 @@ def weiss_array(
     simulations: int = 1000,
     rng: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """Test each series of `codes` (segment, draw, series); the array form of `weiss`."""
+    """Test each series of `codes` (segment, draw, series); `weiss` for arrays."""
     rng = np.random.default_rng() if rng is None else rng
     return np.concatenate(
         [
@@ -517,8 +516,8 @@ def weiss_array(
 def _of_block(
     codes: np.ndarray, n_codes: int, method: str, simulations: int, rng: np.random.Generator
 ) -> np.ndarray:
-    # Draws come with rows side by side; the kernels want the draws of a row side by side. They
-    # recode in place, so the copy is needed even where the order is right already.
+    # Draws come with rows next to each other, but the kernels need the draws of a row next to each
+    # other. They also recode in place, so a copy is needed in any case.
     turned = np.array(codes.transpose(2, 0, 1), dtype=np.int32, order="C", copy=True)
     table = weiss_kernel(turned, n_codes, METHODS.index(method))
     statistic, dof, *rest = table
@@ -531,18 +530,18 @@ def _of_block(
 
 
 def as_codes(values: np.ndarray, name: str = "data") -> tuple[np.ndarray, int]:
-    """Return categories as integer codes from 0, without a copy where they are that already."""
+    """Return categories as integer codes from 0, without a copy if they already are."""
     if values.size == 0:
         raise AnonbayesError(f"The variable {name!r} is empty.")
     if values.dtype.kind == "b":
         return values.view(np.int8), 2
     if values.dtype.kind in "iu":
         low, high = int(values.min()), int(values.max())
-        if 0 <= low and high < 2**16:  # the table of codes stays small next to the draws
+        if 0 <= low and high < 2**16:  # the table of codes is small compared with the draws
             return values, high + 1
     elif values.dtype.kind not in "OUST":
         raise AnonbayesError(
-            f"var_names: {name!r} holds {values.dtype} values, not categories; test real "
+            f"var_names: {name!r} contains {values.dtype} values, not categories; test real "
             "parameters with geweke, or convert codes to integers."
         )
     codes, categories = pd.factorize(values.reshape(-1))

@@ -52,7 +52,6 @@ EVIDENCE_GROUP = "evidence"
 REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
 """Attributes of a file without draws: how many there were."""
 
-
 # -------------------------------------------------------------------------------------------------
 # Draws of a closed form, which hardly anybody asks for.
 
@@ -519,10 +518,10 @@ def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) 
 
 
 def published_posterior(post: Posterior) -> Posterior:
-    """Return the posterior with numbers in place of values that the release does not show.
+    """Return the posterior with placeholders for values that the release does not show.
 
-    Reports are written of it; ``post.published().to_netcdf(path)`` writes a file whose domains
-    give no value of the cleartext away. See `ReleasedTable.published`.
+    Reports use it, and files written from it do not reveal such values; see
+    `ReleasedTable.published`.
 
     Examples
     --------

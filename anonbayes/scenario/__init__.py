@@ -1,6 +1,6 @@
-"""Scenarios: a question about a release in a TOML file, answered by ``anonbayes run``.
+"""Scenarios: questions about a release in TOML files, answered by ``anonbayes run``.
 
-`kinds` says which keys a file may have; `schema` turns that into checks, into the JSON schema and
-into a table for people; `load` reads files; `run` answers; `outputs` writes; `starter` begins a
-file from a table's columns.
+`keys` declares sections and their keys; `load` reads and checks files and finds the kind of a
+scenario, each of which has its own module; `outputs` writes results; `starter` writes a first
+scenario for a table.
 """

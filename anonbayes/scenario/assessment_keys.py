@@ -1,4 +1,4 @@
-"""Keys of ``kind = "assessment"``, the attackers that they name, and its answer in words."""
+"""Keys of ``kind = "assessment"``, its attackers, and its answer in words."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ class Model(Section):
         1.0,
     )
     beta: Any = key(
-        "Prior weight of the other values: one for all, by column, or the word pooled; by default "
-        "1 with independent evidence, pooled with weighted evidence.",
+        "Prior weight of the other values: one for all, by column, or the word pooled. The default "
+        "is 1 for independent evidence and pooled for weighted evidence.",
         None,
     )
     evidence: Evidence = key(
-        "How columns add up: independent (each in full), weighted (by weights learned from the "
-        "release), or auto (whichever predicts held-out rows better).",
+        "How the evidence of several columns is combined: independent (each in full), weighted (by "
+        "weights learned from the release), or auto (whichever predicts held-out rows better).",
         "auto",
     )
     method: Engine = key("Engine: auto, exact, gibbs or nuts.", "auto")
-    step: str | None = key("Kind of Gibbs step for an Anatomy, such as tempered.", None)
+    step: str | None = key("Kind of Gibbs step for an Anatomy release, such as tempered.", None)
     draws: int = key("Draws per chain.", 1000, ge=1)
-    tune: int | None = key("Sweeps to discard before the draws.", None, ge=0)
+    tune: int | None = key("Tuning sweeps to discard before the draws.", None, ge=0)
     chains: int = key("Number of chains.", 4, ge=1)
-    cores: int | None = key("Chains that run at the same time.", None, ge=1)
+    cores: int | None = key("Number of chains that run at the same time.", None, ge=1)
 
 
 class Threats(Section):
     """What counts as a threat."""
 
-    harm: Several[str] = key("Sensitive values that must not be inferred; by default any.", ())
-    kind: Literal["predictive", "conditional"] = key("The learner's belief.", "predictive")
+    harm: Several[str] = key("Sensitive values that must not be inferred; by default all.", ())
+    kind: Literal["predictive", "conditional"] = key("Kind of the learner's belief.", "predictive")
     minimality: bool = key(
-        "Find what the anonymizer's choice itself gives away (recode, mondrian), by anonymizing "
+        "Compute what the anonymizer's choice itself reveals (recode, mondrian), by anonymizing "
         "again; shown in the report.",
         False,
     )
@@ -84,33 +84,33 @@ class Threats(Section):
 
 
 class Victim(Section):
-    """A person about whom beliefs are asked."""
+    """A person for whom beliefs are computed."""
 
-    name: str = key("What the person is called in the results.")
-    known: dict[str, Any] = key("What is known: attribute = value; left out = unknown.", dict)
-    group: Any = key("Group of an Anatomy that the person is known to be in.", None)
-    secret: Any = key("Sensitive value that limits.max_belief is about.", None)
+    name: str = key("Name of the person in the results.")
+    known: dict[str, Any] = key("What is known: attribute = value; omitted = unknown.", dict)
+    group: Any = key("Known group of the person in an Anatomy release.", None)
+    secret: Any = key("True sensitive value, for limits.max_belief.", None)
 
 
 class Attacker(Section):
-    """An attacker, by what is known; several are put side by side."""
+    """An attacker, described by what the attacker knows; several are compared."""
 
     name: str = key(
-        "What the attacker is called in the results. An insider knows the group, a register holder "
-        "[others], a collector [[also]]; a neighbour needs knows."
+        "Name of the attacker in the results. An insider knows the group, a register holder has "
+        "[others], a collector has [[also]]; a neighbour needs knows.",
     )
     knows: Several[str] = key("Attributes of a person that are known; by default all.", ())
     coarse: dict[str, int] = key(
         "Attributes of which only a level of the hierarchy is known.", dict
     )
     noisy: dict[str, float] = key(
-        "Attributes that are known through randomized response, and its epsilon.", dict
+        "Attributes known only through randomized response, with its epsilon.", dict
     )
     group: bool = key(
-        "Whether the attacker knows the group of an Anatomy, in the column cleartext.group.", False
+        "Whether the attacker knows each person's group in an Anatomy, from cleartext.group.", False
     )
-    others: bool = key("Whether the attacker holds the register, [others].", False)
-    also: bool = key("Whether the attacker holds the further releases, [[also]].", False)
+    others: bool = key("Whether the attacker has the register, [others].", False)
+    also: bool = key("Whether the attacker has the further releases, [[also]].", False)
     alpha: Any = key("Prior weights of the sensitive values; by default those of [model].", None)
     beta: Any = key("Prior weights of the other values; by default those of [model].", None)
     at_most: dict[str, float] = key(
@@ -125,7 +125,7 @@ class Attacker(Section):
     def check(self) -> Iterator[str]:
         """Yield what is missing."""
         if self.name == "neighbour" and not (self.knows or self.coarse or self.noisy):
-            yield "@knows is missing: a neighbour knows some attributes; name them."
+            yield "@knows is missing: list the attributes that a neighbour knows."
 
 
 IDENTITY_LIMITS = {
@@ -137,11 +137,11 @@ IDENTITY_LIMITS = {
 
 
 class AssessedPopulation(Section):
-    """The population that the people of the table are part of."""
+    """The population to which the people in the table belong."""
 
     size: int | None = key(
-        "People in the population, those of the table included. Adds who stands out among them "
-        "and, with [others], how surely one can tell who is in the table.", None, ge=1,
+        "Number of people in the population, including those in the table. Adds who stands out "
+        "among them and, with [others], how surely one can tell who is in the table.", None, ge=1,
     )  # fmt: skip
 
 
@@ -150,13 +150,13 @@ def _share(about: str) -> Any:
 
 
 class AssessmentLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
+    """Limits; the exit code is 3 if one is exceeded."""
 
-    max_relative_threat: float | None = key("Largest relative threat of anybody.", None, gt=0)
+    max_relative_threat: float | None = key("Largest relative threat to anybody.", None, gt=0)
     max_threatened: float | None = _share("Largest share (0 to 1) of threatened people.")
     max_cost: float | None = _share(
-        "Largest cost of being in the table: the share (0 to 1) of people guessed right beyond "
-        "what the population gives away."
+        "Largest cost of being in the table: share (0 to 1) of people guessed right in addition to "
+        "those guessed right from the population alone."
     )
     max_doubled: float | None = _share(
         "Largest share (0 to 1) of people with a relative threat of 2 or more."
@@ -165,17 +165,17 @@ class AssessmentLimits(Section):
         "Most that being in the table may teach about a secret, in nats.", None, gt=0
     )
     max_unique_in_population: float | None = key(
-        "Most people of the release who may be unique in the population, at the upper end of the "
-        "interval; needs population.size.", None, ge=0,
+        "Largest number of people in the release who are unique in the population, at the upper "
+        "end of the interval; needs population.size.", None, ge=0,
     )  # fmt: skip
     max_match_probability: float | None = _share(
-        "Largest probability that a released row is matched to the right person of the population; "
+        "Largest probability that a released row is matched to the right person in the population; "
         "needs population.size."
     )
     max_membership_tpr: float | None = _share(
-        "Largest share (0 to 1) of the table's people found by asking who is in it, with 1% of "
-        "others found wrongly, at the upper end of the interval; needs population.size and "
-        "[others]."
+        "Largest share (0 to 1) of the table's people who are recognised as being in it, if 1% of "
+        "others are wrongly taken to be, at the upper end of the interval; needs "
+        "population.size and [others]."
     )
     max_belief: float | None = _share(
         "Largest belief (0 to 1) of the attacker in anybody's true secret."
@@ -187,16 +187,16 @@ class AssessmentLimits(Section):
         "Smallest acceptable value of any measure, such as RF=0.9.", dict
     )
     preset: Preset | None = key(
-        "Published threshold for the prosecutor's highest risk, 1 over the fewest rows that look "
-        f"alike: {', '.join(PRESETS)}.",
+        "Published threshold for the highest prosecutor risk (1 divided by the size of the "
+        f"smallest group of equal rows): {', '.join(PRESETS)}.",
         None,
     )
     require_convergence: bool | None = key(
-        "Require chains that can be trusted; the default wherever another limit is set.", None
+        "Require chains that can be trusted; the default if any other limit is set.", None
     )
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         for name in ("at_most", "at_least"):
             if given := getattr(self, name):
                 from anonbayes.risk.measures import check_measure_limits
@@ -208,7 +208,7 @@ class AssessmentLimits(Section):
 
     @property
     def threats(self) -> dict[str, Any]:
-        """The limits on measures of the assessment that are set."""
+        """Limits on measures of the assessment, if set."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
         others = ("require_convergence", "preset", *IDENTITY_LIMITS)
         return {k: v for k, v in given.items() if v not in (None, {}) and k not in others}
@@ -221,24 +221,25 @@ class AssessmentLimits(Section):
 
 
 class AssessmentOutputs(Outputs):
-    """Where results go and which are written."""
+    """Where results go, and which are written."""
 
-    report: bool = key("Write a report as one HTML page.", True)
+    report: bool = key("Write a report as a single HTML page.", True)
     show_values: bool = key(
         "Show the values of threatened people, and values that only the cleartext has, in the "
         "report.",
         False,
     )
     hide_values: bool = key(
-        "In posterior.nc, too, replace values that the release does not show by numbers.", False
+        "Also in posterior.nc, replace values that the release does not show by placeholders.",
+        False,
     )
     draws: bool = key(
-        "Store draws in posterior.nc even where a closed form can reproduce them.", False
+        "Store draws in posterior.nc even if a closed form can reproduce them.", False
     )
 
 
 # -------------------------------------------------------------------------------------------------
-# Attackers: what the keys say each of them knows and holds.
+# Attackers: what each of them knows and has, according to the keys.
 
 
 ALONE, TOGETHER = "this release alone", "all releases together"
@@ -246,28 +247,28 @@ ALONE, TOGETHER = "this release alone", "all releases together"
 
 @dataclass(frozen=True, eq=False)
 class Further:
-    """Further releases about the same people, and who is who in all of them."""
+    """Further releases about the same people, and how people are matched across all releases."""
 
     tables: tuple[ReleasedTable, ...] = ()
     people: WhoIsWho = "records"
 
 
 def check_attackers(asked: Assessment) -> Iterator[str]:
-    """Yield what keys about attackers and further releases contradict each other in."""
+    """Yield contradictions between keys about attackers and further releases."""
     if any(one.file is None for one in asked.also):
-        yield "also: a further release is one in a file; give also.file."
+        yield "also: a further release must be in a file; give also.file."
     if asked.also and asked.others is not None and not asked.attackers:
-        yield "[others] has no meaning with [[also]]; name attackers who hold one or the other."
+        yield "[others] cannot be combined with [[also]]; list attackers who have one or the other."
     if (asked.also or asked.attackers) and (asked.cleartext is None or asked.sweep):
-        yield "[[also]] and [[attackers]] need [cleartext], and have no meaning in a sweep."
+        yield "[[also]] and [[attackers]] need [cleartext], and cannot be used in a sweep."
     names = [one.name for one in asked.attackers]
     if len(set(names)) < len(names):
         yield "two attackers have the same name."
     for one in asked.attackers:
         if one.others and asked.others is None:
-            yield f"attacker {one.name!r} holds a register: [others] is missing."
+            yield f"attacker {one.name!r} has a register: [others] is missing."
         if one.also and not asked.also:
-            yield f"attacker {one.name!r} holds further releases: [[also]] is missing."
+            yield f"attacker {one.name!r} has further releases: [[also]] is missing."
         if one.group and (asked.cleartext is None or asked.cleartext.group is None):
             yield f"attacker {one.name!r} knows the group: cleartext.group is missing."
 
@@ -278,7 +279,7 @@ def read_further(
     also: Sequence[Release],
     known: Mapping[str, KnownValues] | None,
 ) -> Further:
-    """Read further releases, and the keys of their people if every release has one."""
+    """Read further releases, and the keys of their people if every release has them."""
     from anonbayes.risk.people import check_all_known
 
     if known is not None:
@@ -292,15 +293,15 @@ def read_further(
     if not all(named):
         where = "also" if named[0] else "release"
         raise AnonbayesError(
-            f"{where}.person is missing: either every release names the column of its keys, or "
-            "none does."
+            f"{where}.person is missing: either every release names the column with the keys of "
+            "its people, or none does."
         )
     pairs = zip(every, (table, *tables), strict=True)
     return Further(tables, [_keys(one, read) for one, read in pairs])
 
 
 def _keys(release: Release, table: ReleasedTable) -> list[str]:
-    """Keys of a release in the order of the table's rows, which are sorted by group if vertical."""
+    """Return the keys of a release in the order of the table's rows (if vertical, by group)."""
     from anonbayes.io.text import read_columns
 
     assert release.file is not None and release.person is not None
@@ -323,14 +324,14 @@ def attackers_of(
     register: ReleasedTable | None,
     **settings: Any,
 ) -> Attackers | None:
-    """Assess the attackers that are asked for; with further releases, with and without them."""
+    """Assess the given attackers; with further releases, with and without them."""
     from anonbayes.risk.actors import Actor, Attackers, attackers
 
     if not asked and not further.tables:
         return None
     if not asked:
-        # The assessment itself is that of somebody who holds all of them.
-        together = Actor(TOGETHER, also=further.tables, about="Holds all releases.")
+        # The assessment itself is that of somebody who has all of them.
+        together = Actor(TOGETHER, also=further.tables, about="Has all releases.")
         found = attackers(
             table, people.frame, [Actor(ALONE, about="Holds this release only.")],
             weights=people.weights, **settings,
@@ -350,7 +351,7 @@ def actors_of(
     further: Further,
     register: ReleasedTable | None,
 ) -> list[Actor]:
-    """Attackers as `attackers` takes them; what does not fit the release is refused."""
+    """Convert attackers for `attackers`; refuse what does not fit the release."""
     from anonbayes.risk.actors import Actor
 
     for one in asked:
@@ -369,7 +370,7 @@ def _actor(
     from anonbayes.risk.actors import Actor
 
     how = [f"{name} coarsely" for name in asked.coarse]
-    how += [f"{name} by hearsay" for name in asked.noisy]
+    how += [f"{name} with noise" for name in asked.noisy]
     held = ["the group of the Anatomy that they are in"] if asked.group else []
     if asked.others and register is not None:
         held.append(f"{register.n_rows:,} other people in clear")
@@ -409,11 +410,11 @@ def limits_of(asked: Sequence[Attacker], found: Attackers | None) -> Iterator[Li
 
 
 # -------------------------------------------------------------------------------------------------
-# The answer as tables, limits, words and pictures.
+# The answer as tables, limits, words and plots.
 
 
 def belief_table(settings: Assessment, post: Posterior) -> pd.DataFrame | None:
-    """One line per victim and sensitive value."""
+    """Table of beliefs with a line per victim and sensitive value."""
     import pandas as pd
 
     parts = []
@@ -457,14 +458,14 @@ def population_shares(post: Posterior) -> pd.DataFrame:
 
 
 def threat_limits(limits: AssessmentLimits, risk: RiskAssessment | None) -> tuple[Limit, ...]:
-    """Return the limits on threats, compared."""
+    """Return the limits on threats with their values."""
     from anonbayes.risk.measures import check_limits
 
     return () if risk is None else check_limits(risk, **limits.threats)
 
 
 def all_limits(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[Limit, ...]:
-    """Limits on threats, and on the groups of the release."""
+    """Return the limits on threats and on the groups of the release, with their values."""
     from anonbayes.risk.measures import check_preset
 
     named = () if limits.preset is None else (check_preset(risk.post.table, limits.preset),)
@@ -472,7 +473,7 @@ def all_limits(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[Limit, .
 
 
 def in_words(answer: Assessed, beliefs: pd.DataFrame | None) -> str:
-    """Return the finding, a sentence or more per line."""
+    """Return the findings as text, one or more sentences per line."""
     judged = answer.diagnostics
     lines = [] if answer.attackers is None else [answer.attackers.text]
     lines += [] if answer.risk is None else [answer.risk.text, *answer.risk.remarks]
@@ -494,7 +495,7 @@ def in_words(answer: Assessed, beliefs: pd.DataFrame | None) -> str:
 
 
 def risk_plots(risk: RiskAssessment) -> dict[str, Plot]:
-    """Return what draws the pictures of an assessment, by name."""
+    """Return functions that draw the plots of an assessment, by name."""
     plots: dict[str, Plot] = {"group_sizes": risk.plot_group_sizes}
     if len(risk.threatened):
         plots |= {"beliefs": risk.plot_beliefs, "relative_threat": risk.plot_relative_threat}

@@ -1,4 +1,4 @@
-"""``kind = "checkins"``: counting places when no report may give its sender away (OneID)."""
+"""``kind = "checkins"``: counting places so that no report identifies its sender (OneID)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Coverage: Any = word_of(COVERAGES)
 
 
 class Users(Section):
-    """Users and the place each of them is at."""
+    """Users and the place where each of them is."""
 
     users: int | None = key("Number of simulated users.", None, ge=2)
     places: int | None = key("Number of places; popularity falls as 1 / rank^exponent.", None, ge=2)
     exponent: float = key("Exponent of the popularity.", 1.0, ge=0)
     file: File | None = key("Delimited UTF-8 file with one user per line.", None)
-    column: str | None = key("Column of the places.", None)
+    column: str | None = key("Column with the places.", None)
     sep: str = key(SEPARATOR, "auto")
     sensitive: Several[str] = key("Values that are sensitive in themselves.", ())
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         simulated = self.users is not None and self.places is not None
         read = self.file is not None and self.column is not None
         if simulated == read:
@@ -49,47 +49,47 @@ class Users(Section):
 class CheckinsProtocol(Section):
     """How budgets are tuned (OneID)."""
 
-    gamma: float = key("No report may name its sender with more than gamma / users.", ge=1)
+    gamma: float = key("No report may identify its sender with more than gamma / users.", ge=1)
     first: float = key("Share of the users who report first.", 0.1, gt=0, le=0.9)
     rule: Literal["confidence", "posterior"] = key(
-        "How budgets follow from the first reports.", "confidence"
+        "Rule by which budgets follow from the first reports.", "confidence"
     )
     alpha: float = key(
         "Probability that limits from reports, or from a posterior, are wrong.", 0.05, gt=0, le=1
     )
     coverage: Coverage = key(
-        "What alpha is about: all values together (simultaneous, which keeps gamma / users), or "
-        "each value (pointwise, as published).",
+        "Whether alpha applies to all values together (simultaneous, which keeps gamma / users) or "
+        "to each value (pointwise, as published).",
         "simultaneous",
     )
     cap: float = key("Largest budget of a value that is sensitive in itself.", 1.0, gt=0)
 
 
 class CheckinsLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
+    """Limits; the exit code is 3 if one is exceeded."""
 
     max_reidentified: float | None = key(
-        "Largest share of reports whose sender is named.", None, ge=0, le=1
+        "Largest share of reports whose sender is identified.", None, ge=0, le=1
     )
     max_error: float | None = key("Largest l1 distance of the shares from the truth.", None, gt=0)
 
 
 class Checkins(AnyScenario):
-    """How well places are counted when no report may give its sender away."""
+    """How well places can be counted if no report may identify its sender."""
 
     kind: Literal["checkins"] = key("Kind of the scenario.")
     population: Users = key("Users and their places.")
     protocol: CheckinsProtocol = key("How budgets are tuned.")
-    limits: CheckinsLimits = key("What is acceptable.", CheckinsLimits)
+    limits: CheckinsLimits = key("Limits on the results.", CheckinsLimits)
 
     def prepare(self) -> PreparedCheckins:
-        """Draw or read where users are."""
+        """Simulate or read the users and their places."""
         import numpy as np
 
         from anonbayes.budgets import worst_case
 
         children = np.random.SeedSequence(self.seed).spawn(5)
-        # Without a seed the devices draw from the secure source.
+        # Without a seed the devices use the secure random source.
         seeds = tuple(None if self.seed is None else np.random.default_rng(c) for c in children[1:])
         domain, values = _places(self.population, np.random.default_rng(children[0]))
         for place in self.population.sensitive:
@@ -107,7 +107,7 @@ PLACE = "place"
 
 @dataclass(frozen=True)
 class PreparedCheckins:
-    """Users, their places, and the seeds of what follows."""
+    """Users, their places, and the seeds for the run."""
 
     settings: Checkins
     domain: Domain
@@ -115,7 +115,7 @@ class PreparedCheckins:
     seeds: tuple[Any, ...]
 
     def run(self) -> Result:
-        """Collect in two phases, attack the reports, and compare with equal budgets."""
+        """Collect reports in two phases, attack them, and compare with equal budgets."""
         import numpy as np
         import pandas as pd
 
@@ -155,7 +155,7 @@ class PreparedCheckins:
         )
 
     def _attack(self, found: Collection) -> float:
-        """Expected share of all reports, of both groups, whose sender is named."""
+        """Expected share of all reports, of both groups, whose sender is identified."""
         import numpy as np
 
         from anonbayes.reidentify.budget import expected_budget_attack
@@ -171,7 +171,7 @@ class PreparedCheckins:
         return named / len(codes)
 
     def _equal_budgets(self, truth: npt.NDArray[np.float64]) -> float:
-        """Error when nothing is known about popularity and all users report under that."""
+        """Error if nothing is known about popularity and all users report with the same budget."""
         import numpy as np
 
         from anonbayes.budgets import worst_case
@@ -212,10 +212,10 @@ def _words(m: Mapping[str, float]) -> str:
         [
             f"{m['users']:,.0f} users at {m['places']:,.0f} places, of which "
             f"{m['unprotected_places']:,.0f} turned out popular enough to need no noise.",
-            "An attacker who knows where everybody is names the sender of "
+            "An attacker who knows where everybody is identifies the sender of "
             f"{m['reidentified']:.4%} of the reports, {kept} the bound of {m['bound']:.4%}.",
-            f"Estimated shares differ from the true ones by {m['error_l1']:.3f} in all; with the "
-            f"same budget for every place, by {m['error_l1_worst_case']:.3f}.",
+            f"The estimated shares have a total error of {m['error_l1']:.3f}; with the "
+            f"same budget for every place, {m['error_l1_worst_case']:.3f}.",
         ]
     )
 
@@ -229,6 +229,6 @@ def _plot(table: pd.DataFrame) -> Axes:
     ax.plot(ends, ends, color="0.6", linewidth=1)
     ax.plot(shown["truth"], shown["users"], ".", color=SERIES[0], alpha=0.5)
     ax.set(xlabel="Users at the place", ylabel="Estimated number of users")
-    ax.set_title("Estimates against the truth")
+    ax.set_title("Estimated and true numbers")
     plain_log_axis(ax, "xy")
     return ax

@@ -1,6 +1,6 @@
-"""Words that keys may have, each with its meaning: read by checks, schema, help and completion.
+"""Allowed words of keys, with descriptions, for checks, schema, help and completion.
 
-Nothing large is imported here, since a shell asks for these words at every keystroke.
+Nothing large is imported here, because shells ask for these words while the user types.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ def _words(*plain: str, **explained: str) -> Mapping[str, str]:
 
 
 NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
-SEPARATOR = "Separator: a character, tab, or auto to look for it in the header line."
-ENCODING = "Encoding of delimited text, such as cp1252 for files of Windows programs."
+SEPARATOR = "Separator: a character, tab, or auto to detect it from the header line."
+ENCODING = "Encoding of delimited text, such as cp1252 for files from Windows programs."
 DECIMAL = "Decimal mark of numbers in delimited text: a point or a comma."
 SEPARATORS = _words("auto", "tab", ";", ",", "|")
 ENCODINGS = _words("utf-8", "cp1252", "latin-1", "utf-16")
@@ -35,12 +35,12 @@ EVIDENCE = _words(
 )
 MISSING = _words(
     error="refuse the file",
-    unknown="any value; such people are not assessed",
+    unknown="any value; these people are not assessed",
     category="a value of its own",
-    drop="leave its row out",
+    drop="leave out the row",
 )
 SCHEMES = _words(
-    mondrian="boxes of k rows",
+    mondrian="boxes of at least k rows",
     recode="levels of hierarchies, global or --local",
     anatomy="two tables, linked by groups",
 )
@@ -54,10 +54,10 @@ PRESETS = _words(
 STEPS = _words(
     collapsed="groups drawn with the parameters integrated out (default)",
     block="each group drawn exactly",
-    tempered="parallel tempering, when chains disagree",
-    swap="pairs of rows exchanged, for large groups",
+    tempered="parallel tempering, if chains disagree",
+    swap="pairs of rows swapped, for large groups",
     permute="random permutations within groups",
-    sequential="one row after the other",
+    sequential="one row after another",
 )
 ESTIMATORS = _words(
     empirical="unbiased; shares may be negative",
@@ -72,19 +72,19 @@ ESTIMATORS = _words(
 RULES = _words(
     worst_case="nothing is known (W)",
     prior="known lower bounds (P)",
-    confidence="lower limits from reports (C)",
+    confidence="lower confidence limits from reports (C)",
     posterior="a posterior quantile (ours)",
-    counts="the counts themselves: the most that is allowed",
+    counts="the counts themselves: the largest budgets allowed",
 )
 GROUP = "group"
-"""Column of groups in the Anatomies that are made here."""
+"""Group column of Anatomy releases made here."""
 ACTORS: Mapping[str, dict[str, bool]] = {
     "stranger": {},
     "insider": {"group": True},
     "register holder": {"others": True},
     "collector": {"also": True},
 }
-"""Attackers of whom the name says what they hold."""
+"""Attackers whose name says what they have."""
 DATASETS = _words(
     table1="cleartext",
     table1_recoded="horizontal",

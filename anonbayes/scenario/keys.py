@@ -1,9 +1,9 @@
-"""How a section of a request declares its keys, and what is derived from that.
+"""How sections of a request declare their keys, and what is derived from that.
 
-A section is a pydantic model whose fields are made by `key`: type, default, limits and one sentence
-on what it means. `build` makes sections from the content of a file, or of a command's options, and
-says everything that is wrong with it at once; the JSON schema for editors and the tables for people
-come from the same declarations.
+A section is a pydantic model whose fields are made by `key`: type, default, limits, and a sentence
+that describes the key. `build` makes sections from the content of a file or from a command's
+options, and reports all problems at once; the JSON schema for editors and the tables in the
+documentation are derived from the same declarations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ S = TypeVar("S", bound="Section")
 
 
 class ScenarioError(AnonbayesError):
-    """A scenario says something that cannot be meant; the message lists every problem."""
+    """A scenario is invalid; the message lists every problem."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -46,9 +46,10 @@ class ScenarioError(AnonbayesError):
 
 
 def key(about: str, default: Any = ..., **limits: Any) -> Any:
-    """Declare a key of a section: what it means, its default, and limits of numbers.
+    """Declare a key of a section: its description, its default, and limits of numbers.
 
-    Without a default it must be given; a class is called for it. Limits are pydantic's: ``ge``, ...
+    A key without a default is required; a class as default is called. Limits are pydantic's, such
+    as ``ge``.
     """
     if isinstance(default, type):
         return Field(default_factory=default, description=about, **limits)
@@ -61,7 +62,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in; each is sound by itself."""
+        """Yield contradictions between keys whose values are valid by themselves."""
         yield from ()
 
     @model_validator(mode="after")
@@ -72,14 +73,14 @@ class Section(BaseModel):
 
 
 def _located(value: Any, info: ValidationInfo) -> Any:
-    """Resolve a path against the file that names it."""
+    """Resolve a path relative to the file that contains it."""
     base = (info.context or {}).get("base", Path())
     return base / Path(value).expanduser() if isinstance(value, str | Path) else value
 
 
 def _there(what: str) -> AfterValidator:
     def check(path: Path, info: ValidationInfo) -> Path:
-        # Whoever reads what a command names says so; a folder of parts may be meant.
+        # Commands report missing files when they read them; a folder of parts may be meant.
         in_file = bool(info.context)
         if in_file and not (path.is_file() if what == "file" else path.is_dir()):
             text = f"there is no {what} {str(path)!r} (paths are relative to the scenario file)."
@@ -95,7 +96,7 @@ Directory = Annotated[AnyPath, _there("directory")]
 Several = Annotated[
     tuple[Item, ...], BeforeValidator(lambda value: tuple(value) if type(value) is list else value)
 ]
-"""A list; each item is checked."""
+"""A list whose items are validated."""
 OneOrMore = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
@@ -106,7 +107,7 @@ OneOrMore = Annotated[
 
 
 def word_of(words: Iterable[str]) -> Any:
-    """Return the type of a key that has one of some words."""
+    """Return the type of a key that must be one of several words."""
     return typing.Literal[tuple(words)]
 
 
@@ -129,10 +130,10 @@ def build(
     source: str = "",
     options: Mapping[str, str] | None = None,
 ) -> S:
-    """Make a section from the content of a file, or say everything that is wrong with it.
+    """Make a section from the content of a file, or raise an error with all problems.
 
-    Paths are relative to `base`, where files must exist; without it the content is not that of a
-    file. Messages begin with `source`, and call keys as `options` does where a command asked.
+    Paths are relative to `base`, and files must exist there; without `base`, the content does not
+    come from a file. Messages begin with `source`; `options` replace keys in messages of commands.
     """
     try:
         return section.model_validate(content, context=None if base is None else {"base": base})
@@ -144,7 +145,7 @@ def build(
 
 
 def in_options(text: str, options: Mapping[str, str]) -> str:
-    """Return a message about keys as one about the options of a command."""
+    """Replace keys in a message by a command's options."""
     words = _Words(options)
     text = re.sub(r"\[{1,2}(\w+)\]{1,2}", lambda found: words.name(found[1]), text)
 
@@ -156,14 +157,14 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 
 
 def _section_names(parent: type[Section]) -> set[str]:
-    """Names under which requests have sections."""
+    """Names of the sections of requests."""
     own = {name for name, field in parent.model_fields.items() if _sections(field)}
     return own.union(*(_section_names(child) for child in parent.__subclasses__()))
 
 
 @dataclass(frozen=True)
 class _Words:
-    """How keys are called: as they stand in a file, or as a command's options."""
+    """Names of keys in messages: as in a file, or as options of a command."""
 
     options: Mapping[str, str] | None
 
@@ -171,7 +172,7 @@ class _Words:
         if self.options is None:
             return where
         above, _, last = where.rpartition(".")
-        if "." in above and above in self.options:  # an entry by name, such as a column's domain
+        if "." in above and above in self.options:  # a named entry, such as a column's domain
             return f"{self.options[above]} {last}"
         return self.options.get(where) or "--" + re.split(r"[.\[]", where)[-1].replace("_", "-")
 
@@ -179,7 +180,7 @@ class _Words:
         return f"{self.name(where)}{' = ' if self.options is None else ' '}{value!r}"
 
     def sentence(self, where: str, text: str, known: Iterable[str]) -> str:
-        """A sentence in which ``@key`` stands for a key of the section at `where`."""
+        """Replace ``@key`` in a sentence by a key of the section at `where`."""
         before = f"{where}." if where else ""
         for name in known:
             called = name if self.options is None else self.name(before + name)
@@ -191,7 +192,7 @@ class _Words:
 
 
 def _problems(section: type[Section], error: Any, words: _Words) -> Iterator[str]:
-    """One error of pydantic in our words."""
+    """Describe a pydantic error in our words."""
     place, kind, value, more = error["loc"], error["type"], error["input"], error.get("ctx", {})
     where = _dotted(place)
     if kind == "together":
@@ -230,7 +231,7 @@ def _section_at(section: type[Section], place: tuple[int | str, ...]) -> type[Se
 
 
 def _sections(field: FieldInfo) -> list[type[Section]]:
-    """Sections that a key holds: itself, in a list, or by name."""
+    """Sections that a key can contain: directly, in a list, or by name."""
     return [part for part in _parts(field.annotation) if _is_section(part)]
 
 
@@ -249,7 +250,7 @@ def _is_section(part: Any) -> bool:
 
 @dataclass(frozen=True)
 class Declared:
-    """A key as it was declared."""
+    """A declared key."""
 
     hint: Any
     default: Any
@@ -257,12 +258,12 @@ class Declared:
 
     @property
     def outer(self) -> Any:
-        """Type of the value, without what it holds."""
+        """Type of the value, without the types of its items."""
         return _outer(self.hint)
 
     @property
     def option_type(self) -> Any:
-        """Type of an option that gives this value; tables and weights are texts to be read."""
+        """Type of the corresponding option; tables and weights are given as text."""
         if self.outer in (str, int, float, bool, Path):
             return self.outer
         if self.outer is typing.Literal:
@@ -271,12 +272,12 @@ class Declared:
         return list[float] if self.outer is tuple and float in _parts(inner[0]) else list[str]
 
     def about_in(self, options: Mapping[str, str]) -> str:
-        """Meaning, in words of a command's options."""
+        """Description, with options of a command in place of keys."""
         return in_options(self.about, options)
 
 
 def find_key(section: type[Section], dotted: str) -> Declared:
-    """Find a key below a section."""
+    """Find a key below a section by its dotted name."""
     *parents, last = dotted.split(".")
     field = _section_at(section, tuple(parents)).model_fields[last]
     default = ... if field.is_required() else field.get_default(call_default_factory=True)
@@ -296,7 +297,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def json_schema(kinds: Mapping[str, type[Section]]) -> dict[str, Any]:
-    """JSON schema of scenario files: one branch per kind."""
+    """JSON schema of scenario files, with a branch for each kind."""
     named, more = models_json_schema(
         [(section, "validation") for section in kinds.values()], schema_generator=_Schema
     )
@@ -319,12 +320,12 @@ TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false
 
 
 def describe_keys(kinds: Mapping[str, type[Section]]) -> str:
-    """Every key of every kind as Markdown tables."""
+    """Return all keys of all kinds as Markdown tables."""
     parts = []
     for kind, section in kinds.items():
         lines = [f"### `kind = \"{kind}\"`", "", (section.__doc__ or "").splitlines()[0], "",
                  "| key | value | default | meaning |", "|---|---|---|---|"]  # fmt: skip
-        # The kind comes first, what is alike in all kinds last.
+        # The kind comes first, keys that all kinds share come last.
         found = sorted(
             _walk(section, ""), key=lambda one: (one[0] != "kind", one[0].startswith("outputs"))
         )
@@ -344,7 +345,7 @@ def _walk(section: type[Section], where: str) -> Iterator[tuple[str, FieldInfo]]
 
 
 def _outer(hint: Any) -> Any:
-    """Type without Optional and Annotated, and without what it holds."""
+    """Type without Optional and Annotated, and without the types of its items."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     if typing.get_origin(hint) is Annotated:

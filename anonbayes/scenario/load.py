@@ -1,4 +1,4 @@
-"""From a TOML file, or a command's options, to a checked scenario and to its result."""
+"""From a TOML file, or a command's options, to a checked scenario and its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Kinds(Mapping[str, type[Section]]):
-    """Kinds by name; each is loaded when it is asked for."""
+    """Kinds of scenarios by name; each is imported when needed."""
 
     places = MappingProxyType(
         {
@@ -46,16 +46,16 @@ class _Kinds(Mapping[str, type[Section]]):
 
 
 KINDS: Mapping[str, type[Section]] = _Kinds()
-"""The kinds of scenarios; each class says which keys there are, and how they are answered."""
+"""The kinds of scenarios; their classes declare the keys and answer the question."""
 MOST_VARIANTS = 200
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A checked scenario; of a request by options, a name stands for the path.
+    """A checked scenario; if made from options, a name takes the place of the path.
 
-    `content` is what it says, overrides included; `settings` the same, checked and completed;
-    `variants`, of a sweep, the settings of each member by name.
+    `content` is the input including overrides; `settings` the same, validated and with defaults;
+    `variants` are the settings of each member of a sweep, by name.
     """
 
     path: Path
@@ -65,20 +65,20 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Name of the file without its ending."""
+        """Name of the file without its extension."""
         return self.path.stem
 
     @property
     def directory(self) -> Path:
-        """Where the results go unless told otherwise."""
+        """Directory of the results, unless overridden."""
         return self.settings.outputs.directory or self.path.parent / "out" / self.name
 
 
 def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario from a TOML file and check all of it; every problem is listed.
+    """Read a scenario from a TOML file and check it completely; all problems are listed.
 
-    Paths inside are relative to the file. Overrides are ``key=value`` with a dotted key and a TOML
-    value (bare words are texts), such as ``"model.draws=200"``.
+    Paths in it are relative to the file. Overrides have the form ``key=value`` with a dotted key
+    and a TOML value (bare words are texts), such as ``"model.draws=200"``.
     """
     file = Path(path)
     content = _read(file)
@@ -98,9 +98,9 @@ def request(
 ) -> Scenario:
     """Make the scenario that options, or a program, describe.
 
-    Keys are dotted, as in ``"model.draws"``; None, an empty list and an empty table leave a key at
-    its default, and paths are relative to the working directory. Messages call a key as `options`
-    does, or else after its last word.
+    Keys are dotted, as in ``"model.draws"``; None, an empty list or an empty table leaves a key at
+    its default, and paths are relative to the working directory. Messages name keys as in
+    `options`, or by their last word.
     """
     content: dict[str, Any] = {"kind": kind}
     for dotted, value in keys.items():
@@ -125,7 +125,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"{file.name} is not TOML: {error}.") from None
+        raise ScenarioError(f"{file.name} is not valid TOML: {error}.") from None
 
 
 def _override(content: dict[str, Any], text: str) -> None:
@@ -140,11 +140,11 @@ def _override(content: dict[str, Any], text: str) -> None:
 
 
 def _assign(content: dict[str, Any], name: str, value: Any) -> None:
-    """Set a dotted key; parts may be quoted as in TOML."""
+    """Set a dotted key; its parts may be quoted as in TOML."""
     try:
         nested = tomllib.loads(f"{name} = 0")
     except tomllib.TOMLDecodeError:
-        raise ScenarioError(f"{name!r} is not a key, such as model.draws.") from None
+        raise ScenarioError(f"{name!r} is not a key; an example is model.draws.") from None
     place = content
     while True:
         ((part, nested),) = nested.items()
@@ -157,7 +157,7 @@ def _assign(content: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _completed(content: Mapping[str, object]) -> Mapping[str, Any]:
-    """Content in which keys that only a sweep sets have the first value they get there."""
+    """Give keys that only a sweep sets the first value of the sweep."""
     sweep = content.get("sweep")
     completed = copy.deepcopy(dict(content))
     for name, values in sweep.items() if isinstance(sweep, dict) else ():
@@ -206,7 +206,7 @@ def _variants(file: Path, content: Mapping[str, object], section: type) -> dict[
 
 
 def prepare(scenario: Scenario) -> Any:
-    """Read all inputs of a scenario and check them; nothing expensive happens here."""
+    """Read and check all inputs of a scenario, before anything expensive."""
     from anonbayes.scenario.outputs import announce
 
     announce("Reading the files ...")
@@ -215,9 +215,9 @@ def prepare(scenario: Scenario) -> Any:
 
 
 def on_cluster(scenario: Scenario, prepared: Any, client: Any) -> Any:
-    """Return the prepared scenario as one that a Dask cluster runs; the results are the same.
+    """Return the prepared scenario in a form that runs on a Dask cluster, with the same results.
 
-    Side by side are the releases of a sweep, or the chains and beliefs of a single release.
+    It runs the releases of a sweep, or the chains and beliefs of a single release, in parallel.
     """
     from anonbayes.cluster import check_client
 
@@ -227,16 +227,16 @@ def on_cluster(scenario: Scenario, prepared: Any, client: Any) -> Any:
 
 
 def check_parallel(scenario: Scenario) -> None:
-    """Raise `ScenarioError` if a scenario has nothing that can run side by side."""
+    """Raise `ScenarioError` if nothing in the scenario can run in parallel."""
     if scenario.settings.kind != "assessment":
         raise ScenarioError(
-            f"{scenario.path.name}: a scenario of kind {scenario.settings.kind!r} runs in one "
-            "piece; it has no use for several workers."
+            f"{scenario.path.name}: a scenario of kind {scenario.settings.kind!r} cannot use "
+            "several workers; leave out --workers."
         )
 
 
 def run(scenario: Scenario, *, client: Any = None) -> Result:
-    """Answer a scenario's question; with `client` on a Dask cluster (see `on_cluster`).
+    """Answer a scenario's question, with `client` on a Dask cluster (see `on_cluster`).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The result of a scenario, and the files it leaves."""
+"""The result of a scenario, and the files written for it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 class Outputs(Section):
-    """Where results go and which are written."""
+    """Where results go, and which are written."""
 
     directory: AnyPath | None = key(
-        "Directory of the results; by default out/NAME beside the file.", None
+        "Directory for the results; by default out/NAME next to the file.", None
     )
     netcdf: bool = key("Write the posterior as netCDF, for ArviZ.", True)
     plots: bool = key("Write plots as PNG.", True)
@@ -49,23 +49,23 @@ class Outputs(Section):
 
 
 class AnyScenario(Section):
-    """What every kind of scenario has."""
+    """Keys that every kind of scenario has."""
 
-    question: str = key("The question that is answered, in words.")
+    question: str = key("The question to answer, in words.")
     seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     outputs: Outputs = key("Where results go.", Outputs)
 
 
 # -------------------------------------------------------------------------------------------------
-# What a scenario found: numbers, tables, limits, and files to be written.
+# The result of a scenario: numbers, tables, limits, and files to be written.
 
 
 def compare_limits(
     limits: Any, found: Mapping[str, float], measures: Mapping[str, str]
 ) -> tuple[Limit, ...]:
-    """Compare the keys ``max_...`` and ``min_...`` of a section with the measures that they limit.
+    """Compare the limits ``max_...`` and ``min_...`` of a section with the measures.
 
-    A measure that is missing could not be found, which exceeds its limit.
+    A missing measure exceeds its limit, because it could not be computed.
     """
     from anonbayes.risk.measures import Limit
 
@@ -85,10 +85,10 @@ def compare_limits(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Answer to a scenario's question: its finding, numbers by stable names, tables, limits.
+    """Answer to a scenario's question: text, numbers with stable names, tables, limits.
 
-    `fields` and `details` are further parts of the JSON, in plain types; `answer` has the objects
-    behind all this, for programs. `netcdf` and `files` are called with the path to write to.
+    `fields` and `details` are further parts of the JSON, as plain types; `answer` has the
+    underlying objects, for programs. `netcdf` and `files` are functions of the path to write to.
     """
 
     text: str
@@ -104,12 +104,12 @@ class Result:
 
     @property
     def exceeded(self) -> bool:
-        """Whether any limit is not kept."""
+        """Whether any limit is exceeded."""
         return any(limit.exceeded for limit in self.limits)
 
 
 def audit_record(audit: Audit) -> dict[str, object]:
-    """Return what an audit of a mechanism found, for JSON."""
+    """Return the result of an audit for JSON."""
     value, other, report = audit.witness or (None, None, None)
     return {
         "notion": str(audit.notion),
@@ -123,12 +123,12 @@ def audit_record(audit: Audit) -> dict[str, object]:
     }
 
 
-BAYES = "Drawing shares from their posterior (the first time, code is compiled, too)"
+BAYES = "Drawing shares from their posterior (slower the first time, while code is compiled)"
 
 
 @contextlib.contextmanager
 def stage(what: str, *, shown: bool = True, bars: bool = False) -> Iterator[None]:
-    """Say on a terminal what is being done, while it is done; a line if that has its own bars."""
+    """Show on a terminal what is being done, as a line if it shows its own progress bars."""
     if not (shown and sys.stderr.isatty()):
         yield
         return
@@ -139,7 +139,7 @@ def stage(what: str, *, shown: bool = True, bars: bool = False) -> Iterator[None
 
 
 def announce(line: str) -> Any:
-    """Print a line on a terminal, so that nobody waits in silence; returns the screen."""
+    """Print a line on a terminal to show that something is happening; returns the screen."""
     from rich.console import Console
 
     screen = Console(stderr=True)
@@ -150,7 +150,7 @@ def announce(line: str) -> Any:
 
 @contextlib.contextmanager
 def told_of_compiling(say: Callable[[str], object]) -> Iterator[None]:
-    """Say so, once, when Numba compiles something: the first run of all takes a minute longer."""
+    """Say once when Numba compiles something, because the very first run takes a minute longer."""
     from numba.core import event
 
     class Told(event.Listener):
@@ -158,18 +158,18 @@ def told_of_compiling(say: Callable[[str], object]) -> Iterator[None]:
 
         def on_start(self, event: object) -> None:
             if not self.told:
-                say("Compiling for this machine, once; this run takes a while longer.")
+                say("Compiling for this machine, once; this run takes a little longer.")
             self.told = True
 
         def on_end(self, event: object) -> None:
-            """Nothing more to say."""
+            """Do nothing."""
 
     with event.install_listener("numba:compile", Told()):
         yield
 
 
 # -------------------------------------------------------------------------------------------------
-# The content of result.json, which `anonbayes assess` calls risk.json; docs/risk-json.md.
+# The content of result.json, which `anonbayes assess` calls risk.json; see docs/risk-json.md.
 
 FORMAT = 1
 PACKAGES = ("pymc", "arviz", "numpy", "pandas", "numba")
@@ -178,7 +178,7 @@ PACKAGES = ("pymc", "arviz", "numpy", "pandas", "numba")
 def content_of(
     scenario: Scenario, result: Result, *, command: str | None = None
 ) -> dict[str, object]:
-    """Return what is written down of a result; names of fields are stable within a format."""
+    """Return the content of a result file; names of fields are stable within a format."""
     return {
         "format": FORMAT,
         **({} if command is None else {"command": command}),
@@ -203,7 +203,7 @@ def content_of(
 
 
 def as_json(content: Mapping[str, Any]) -> str:
-    """Return the text of a result; of ``rows``, which may be many, each has a line."""
+    """Return the JSON text of a result; each of the possibly many ``rows`` has its own line."""
     rest = {name: value for name, value in content.items() if name != "rows"}
     head = json.dumps(rest, indent=2, ensure_ascii=False, allow_nan=False)
     if "rows" not in content:
@@ -216,17 +216,17 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Writing results: complete or not at all, never over an earlier run unless told.
+# Writing results: completely or not at all, and never over an earlier run unless asked to.
 
 RESULT, DRAWS = "result.json", "posterior.nc"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A directory for the results of a run; with `force` those of an earlier run may be replaced.
+    """Directory for the results of a run; with `force`, those of an earlier run may be replaced.
 
-    The JSON file `seal` comes last: where it is, the other files belong to it. `shared` are the
-    files of a run in a directory that may hold other things too; by default all belongs to one run.
+    The JSON file `seal` is written last: if it exists, the other files belong to it. `shared` lists
+    the run's files in a directory with other files; by default all files belong to the run.
     """
 
     directory: Path
@@ -241,31 +241,31 @@ class Place:
                 mend(self.directory)
         place = repr(str(self.directory))
         if self.directory.exists() and not self.directory.is_dir():
-            raise AnonbayesError(f"{place} is a file; name a directory for the results.")
+            raise AnonbayesError(f"{place} is a file; give a directory for the results.")
         present = [] if not self.directory.exists() else list(self.directory.iterdir())
         if self.shared:
             present = [file for file in present if file.name in self.shared]
         elif present and not (self.directory / self.seal).is_file():
             raise AnonbayesError(
-                f"{place} holds files that no run has written; name another directory."
+                f"{place} contains files that are not results of a run; choose another directory."
             )
         if present and not self.force:
             named = f" ({', '.join(sorted(file.name for file in present))})" if self.shared else ""
             raise AnonbayesError(
-                f"{place} holds an earlier run{named}; name another directory with --out, or use "
-                "--force to replace it."
+                f"{place} contains an earlier run{named}; choose another directory with --out, or "
+                "replace it with --force."
             )
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep other runs out (`FileError`), and tidy up after one that was killed."""
+        """Lock out other runs (`FileError`), and clean up after one that was killed."""
         with locked(self.directory):
             mend(self.directory)
-            self.check()  # another run may have ended meanwhile
+            self.check()  # another run may have ended in the meantime
             yield
 
     def write(self, content: Mapping[str, object], result: Result, wanted: Outputs) -> list[Path]:
-        """Write the files that are wanted; return them in the order in which one reads them."""
+        """Write the requested files; return them in the order in which to read them."""
         writers: dict[str, Callable[[Path], object]] = dict(result.files)
         writers[self.seal] = partial(write_text, text=as_json(content) + "\n")
         if wanted.tables:

@@ -1,7 +1,7 @@
-"""The people of a release in clear: row by row, or counted where there are many.
+"""The people of a release in clear, row by row, or as counts if there are many.
 
-Threats depend on distinct records alone, so that a large file is counted by the engines that count
-large releases, and every measure is the same to the last bit.
+Threats depend only on distinct records, so large files are counted by the same engines as large
+releases, and every measure is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -42,36 +42,36 @@ class PeopleInClear(Section):
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
     partial: bool = key(
-        "Accept a cleartext that covers only part of the people of the release, or more people.",
+        "Accept a cleartext with only some of the people in the release, or with more people.",
         False,
     )
     missing: Literal["as_released", "error", "unknown", "category", "drop"] = key(
-        "What an empty cell of a column that is used means: as_released (the same as in the "
-        "release), error (a mistake), unknown (any value; the person is not assessed), category (a "
-        "value of its own) or drop (its row is left out).",
+        "How to treat empty cells in the columns used: as_released (as in the release), error "
+        "(refuse them), unknown (any value; the person is not assessed), category (a value of its "
+        "own) or drop (leave out the row).",
         "as_released",
     )
 
     group: str | None = key(
-        "Column of the cleartext that names each person's group of the Anatomy, for an attacker "
-        "who knows it.",
+        "Column of the cleartext with each person's group in the Anatomy, for attackers who know "
+        "it.",
         None,
     )
 
     @property
     def text(self) -> TextFormat:
-        """How the file is spelled."""
+        """Format of delimited text in the file."""
         return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         if (self.dataset is None) == (self.file is None):
             yield "give either @dataset or @file."
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """A cleartext, as `Posterior.assess` takes it: a line per person, or distinct record.
+    """A cleartext for `Posterior.assess`: a line per person, or per distinct record.
 
     `weights` names the column of people per line, `group` that of the group in an Anatomy.
     """
@@ -81,17 +81,17 @@ class People:
     group: str | None = None
 
     def everybody(self) -> pd.DataFrame:
-        """Return a line per person, also where distinct records were counted."""
+        """Return a line per person, even if distinct records were counted."""
         if self.weights is None:
             return self.frame
         return self.frame.loc[self.frame.index.repeat(self.frame[self.weights])]
 
     def check_number(self, least: int = 100) -> None:
-        """Refuse too few people outside a table for a limit on 1% of them."""
+        """Raise an error if there are too few people outside a table for a limit on 1% of them."""
         if (n := len(self.everybody())) < least:
             raise AnonbayesError(
-                f"others: {n} people are too few for limits.max_membership_tpr, which asks about "
-                f"1% of them; {least} are needed."
+                f"others: {n} people are too few for limits.max_membership_tpr, which is about 1% "
+                f"of them; at least {least} are needed."
             )
 
     def membership(self, table: ReleasedTable, others: People, **how: Any) -> Membership:
@@ -111,7 +111,7 @@ class People:
         }
 
     def check(self, table: ReleasedTable) -> Truth:
-        """Find mistakes before the model is fitted; returns the people in the table's codes."""
+        """Check the people before the model is fitted; return them in the table's codes."""
         from anonbayes.risk.people import check_same_secrets, read_truth
 
         truth = read_truth(table, self.frame, weights=self.weights, group=self.group)
@@ -119,7 +119,7 @@ class People:
         return truth
 
     def assess(self, post: Posterior, *, truth: Truth | None = None, **how: Any) -> RiskAssessment:
-        """Call `Posterior.assess`; `truth` is what `check` returned."""
+        """Call `Posterior.assess`; `truth` is the result of `check`."""
         from anonbayes.risk.assess import assess
 
         return assess(post, self.frame, weights=self.weights, group=self.group, truth=truth, **how)
@@ -132,12 +132,12 @@ def read_people(
     used: Iterable[str] = (),
     engine: str = "auto",
 ) -> People:
-    """Read people in clear: all rows, or what the assessment of releases asks for.
+    """Read people in clear: all rows, or only what is needed to assess releases.
 
-    With `releases`, read or still in files, cells stay the texts that they are, and large files are
-    counted by an `engine` of `read_arx`. Without any, all rows and columns are kept, to make
-    releases of, and columns that spell numbers become numbers; empty cells matter in columns that
-    are `used`, by default all.
+    With `releases` (read or still in files), cells are kept as texts, and large files are counted
+    by an `engine` of `read_arx`. Otherwise all rows and columns are kept, to make releases of them,
+    and columns that spell numbers become numbers; empty cells matter only in the columns `used`, by
+    default all.
     """
     return replace(_read(source, releases, used, engine), group=source.group)
 
@@ -160,8 +160,8 @@ def _read(
     if source.group is not None:
         if source.group not in reading.names:
             raise TableError(
-                f"{str(source.file)!r} has no column {source.group!r} that could name the people's "
-                f"groups. "
+                f"{str(source.file)!r} has no column {source.group!r}, which should contain the "
+                f"people's groups. "
                 f"{nearest(source.group, reading.names)}"
             )
         wanted = list(dict.fromkeys([*wanted, source.group]))
@@ -173,7 +173,7 @@ def _read(
 
 
 def read_others(source: PeopleInClear, table: ReleasedTable) -> ReleasedTable:
-    """Read a register in the table's codes; other columns than the table's do not matter."""
+    """Read a register in the table's codes, ignoring columns that the table lacks."""
     from anonbayes.beliefs.register import read_register
 
     others = read_people(source, [table])
@@ -188,18 +188,18 @@ def _named(source: PeopleInClear) -> pd.DataFrame:
     from anonbayes import datasets
 
     assert source.dataset is not None
-    # Nothing is downloaded behind the user's back: the error says how to do it.
+    # Nothing is downloaded without asking: the error says how to do it.
     settings = {"download": False} if source.dataset == "adult" else {}
     table = datasets.load(source.dataset, **settings)
     if not isinstance(table, pd.DataFrame):
         raise AnonbayesError(
-            f"cleartext.dataset = {source.dataset!r} is a released table, not one in clear."
+            f"cleartext.dataset = {source.dataset!r} is a released table, not a cleartext."
         )
     return table
 
 
 def _rows(source: PeopleInClear, file: Path, used: Iterable[str]) -> pd.DataFrame:
-    """Read all rows, which keep the number that they have in the file."""
+    """Read all rows, with their row numbers in the file."""
     import numpy as np
 
     from anonbayes.io.text import ROW, read_csv_text
@@ -217,7 +217,7 @@ def _rows(source: PeopleInClear, file: Path, used: Iterable[str]) -> pd.DataFram
 
 
 def _for_releases(reading: Reading, missing: str) -> People:
-    """Read the columns that releases ask for: row by row, or counted where there are many."""
+    """Read the columns that releases need, row by row, or as counts if there are many."""
     import numpy as np
 
     from anonbayes.io.text import as_text
@@ -259,7 +259,7 @@ def _weighted(reading: Reading, found: Counted) -> People:
 
 
 def _labelled(reading: Reading, found: Counted) -> pd.DataFrame:
-    """Label lines by the number of their first row; with several files, in words."""
+    """Label lines by the number of their first row, or with several files by file and row."""
     import pandas as pd
 
     from anonbayes.io.text import ROW
@@ -270,7 +270,7 @@ def _labelled(reading: Reading, found: Counted) -> pd.DataFrame:
 
 
 def _settled(counted: Counted, where: str, missing: str) -> Counted:
-    """Give empty cells of texts their meaning; a line stands for one row of the file or several."""
+    """Treat empty cells in texts as asked; a line stands for one or more rows of the file."""
     from anonbayes.tables.build import without_gaps
 
     if missing == "category":
@@ -283,18 +283,18 @@ def _settled(counted: Counted, where: str, missing: str) -> Counted:
         row = int(counted.first[int(empty[bad[0]].to_numpy().argmax())])
         counts = ", ".join(f"{name} {int(counted.rows[empty[name]].sum()):,}" for name in bad)
         raise TableError(
-            f"{where}: cells are empty, the first in column {bad[0]!r}, row {row} (the first is "
-            f"0); empty cells by column: {counts}. Say what they mean with cleartext.missing: "
-            "'category' (a value of its own), 'drop' (their rows are left out) or, where no "
-            "release is made, 'unknown' (any value; these people are not assessed)."
+            f"{where}: some cells are empty, the first in column {bad[0]!r}, row {row} (rows are "
+            f"counted from 0); empty cells by column: {counts}. Specify what they mean with "
+            "cleartext.missing: 'category' (a value of its own), 'drop' (leave out the rows) or, "
+            "unless a release is made, 'unknown' (any value; these people are not assessed)."
         )
     return counted
 
 
 def with_numbers(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:
-    """Return a frame of texts in which columns that spell numbers are numbers.
+    """Convert columns of texts that spell numbers to numbers.
 
-    Codes such as 007 stay texts, and so does the label of cells that are `missing` by category.
+    Codes such as 007 stay texts, and so does the label of `missing` cells if they are a category.
     """
     from anonbayes.domains import numbers_of
 

@@ -1,4 +1,4 @@
-"""``kind = "query"``: what a quantized average gives away, whatever the numbers are."""
+"""``kind = "query"``: what a quantized average reveals, whatever the numbers are."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Numbers(Section):
-    """Private numbers of which the average is asked."""
+    """Private numbers whose average is asked for."""
 
     lower: float = key("Smallest possible number.")
     upper: float = key("Largest possible number.")
     values: Several[float] = key("The numbers.", ())
     file: File | None = key("Delimited UTF-8 file with one person per line.", None)
-    column: str | None = key("Column of the numbers.", None)
+    column: str | None = key("Column with the numbers.", None)
     sep: str = key(SEPARATOR, "auto")
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         if not self.lower < self.upper:
             yield "@lower must be smaller than @upper."
         if bool(self.values) == (self.file is not None and self.column is not None):
@@ -44,28 +44,28 @@ class Numbers(Section):
 
 
 class Quality(Section):
-    """How exact the answer must be."""
+    """Required accuracy of the answer."""
 
     largest_error: float = key("Largest distance of the answer from the average.", gt=0)
     compare: Several[Annotated[float, Field(gt=0)]] = key(
-        "Further largest errors to compare with.", ()
+        "Further largest errors for comparison.", ()
     )
 
 
 class QueryLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
+    """Limits; the exit code is 3 if one is exceeded."""
 
     max_leakage: float | None = key("Largest leakage in nats.", None, ge=0)
     min_adversary_error: float | None = key("Least error of an adversary's best guess.", None, ge=0)
 
 
 class Query(AnyScenario):
-    """What the quantized answer to a question about numbers can give away, whatever the numbers."""
+    """What a quantized average can reveal, whatever the numbers are."""
 
     kind: Literal["query"] = key("Kind of the scenario.")
     numbers: Numbers = key("The private numbers.")
-    quality: Quality = key("How exact the answer must be.")
-    limits: QueryLimits = key("What is acceptable.", QueryLimits)
+    quality: Quality = key("Required accuracy of the answer.")
+    limits: QueryLimits = key("Limits on the results.", QueryLimits)
 
     def prepare(self) -> PreparedQuery:
         """Read the numbers."""
@@ -80,7 +80,8 @@ class Query(AnyScenario):
             )
         if len(data) > MOST_PEOPLE:
             raise AnonbayesError(
-                f"{len(data)} numbers: the exact leakage is computed for at most {MOST_PEOPLE}."
+                f"{len(data)} numbers are too many: the exact leakage is computed for at most "
+                f"{MOST_PEOPLE}."
             )
         return PreparedQuery(self, data)
 
@@ -90,7 +91,7 @@ class Query(AnyScenario):
 
 
 MOST_PEOPLE = 40
-"""Volumes of slices of a cube are exact in rational arithmetic, which grows with the dimension."""
+"""Volumes of slices of a cube are computed in rational numbers, which grow with the dimension."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,9 @@ class PreparedQuery:
     data: npt.NDArray[np.float64]
 
     def run(self) -> Result:
-        """Answer, and tabulate what answers of other quality would give away.
+        """Compute the answer, and what answers of other accuracy would reveal.
 
-        The true average stays out of the result: it is what the quantizer hides.
+        The true average is not part of the result: it is what the quantizer hides.
         """
         from anonbayes.nonstochastic import (
             Box,
@@ -129,10 +130,10 @@ class PreparedQuery:
         }
         return Result(
             text=(
-                f"The average of {n} numbers is {answer:g}, give or take "
-                f"{largest_error:g}.\nWhatever the numbers are, the answer gives away at "
+                f"The average of {n} numbers is {answer:g}, within {largest_error:g}.\n"
+                "Whatever the numbers are, the answer reveals at "
                 f"most {measures['leakage']:.3f} nats, and no adversary can guess all {n} numbers "
-                f"with an error that is sure to stay below {measures['adversary_error']:.4g}."
+                f"with an error that is certain to be below {measures['adversary_error']:.4g}."
             ),
             measures=measures,
             tables={"tradeoff": table},
@@ -155,5 +156,7 @@ def _column(numbers: Numbers) -> list[float]:
     texts = read_columns(numbers.file, {"numbers.column": numbers.column}, sep=numbers.sep)
     values = with_numbers(texts)[numbers.column]
     if not pd.api.types.is_numeric_dtype(values):
-        raise AnonbayesError(f"numbers.column = {numbers.column!r} does not hold numbers only.")
+        raise AnonbayesError(
+            f"numbers.column = {numbers.column!r} contains other cells than numbers."
+        )
     return [float(value) for value in values]

@@ -1,4 +1,4 @@
-"""What is released: a table as it is, or one made from the people in clear."""
+"""What is released: an existing table, or one made from the cleartext."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ Scheme: Any = word_of((*choices.SCHEMES, "columns"))
 
 
 class MechanismOptions(Section):
-    """What a mechanism takes beside values and budget."""
+    """Options of a mechanism besides values and budget."""
 
     sensitive: Several[str] = key("Values to protect (utility-optimized mechanisms).", ())
-    g: int | None = key("Number of symbols (local_hashing); the best by default.", None, ge=2)
-    d: int | None = key("Values in a report (subset_selection); the best by default.", None, ge=1)
+    g: int | None = key("Number of symbols (local_hashing); by default the best.", None, ge=2)
+    d: int | None = key("Values in a report (subset_selection); by default the best.", None, ge=1)
     infinite: float | None = key(
-        "Budget of all reports of a person together (longitudinal); twice the budget of one by "
-        "default.", None, ge=0,
+        "Budget of all reports of a person together (longitudinal); by default twice the budget of "
+        "one.", None, ge=0,
     )  # fmt: skip
     budgets: dict[str, float] = key("Budget of each value (input_discriminative_ue).", dict)
     matrix: dict[str, dict[str, float]] = key(
         "Probabilities of the reports of each value (matrix).", dict
     )
-    shares: dict[str, float] = key("Weights of values that reports keep (invariant_pram).", dict)
+    shares: dict[str, float] = key(
+        "Weights of values that reports preserve (invariant_pram).", dict
+    )
 
     def options(self) -> dict[str, Any]:
         """Return the options that are given, as `make_channel` takes them."""
@@ -59,7 +61,7 @@ class MechanismOptions(Section):
         return {name: value for name, value in given.items() if value not in (None, (), {})}
 
     def contradictions(self, mechanism: str) -> Iterator[str]:
-        """Yield what the options and a mechanism contradict each other in."""
+        """Yield contradictions between the options and a mechanism."""
         kind, given = MECHANISMS[mechanism], self.options()
         try:
             kind.check({**dict.fromkeys(kind.needs), **given}, prefix="@")
@@ -83,7 +85,7 @@ class MechanismOptions(Section):
 class ColumnRelease(MechanismOptions):
     """How one column of a mixed table is released."""
 
-    method: Shown = key("How its values are released.")
+    method: Shown = key("How the values of the column are released.")
     level: int | None = key("Level of the hierarchy (level).", None, ge=0)
     lower: float | None = key("Lower end of the first bin (bins, numbers).", None)
     upper: float | None = key("Upper end of the last bin (bins, numbers).", None)
@@ -91,7 +93,7 @@ class ColumnRelease(MechanismOptions):
     epsilon: float | None = key("Privacy budget (randomized mechanisms).", None, ge=0)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         needs = {"level": ("level",), "bins": ("lower", "upper", "bins")}
         wanted = needs.get(self.method, ())
         if self.method in CHANNELS:
@@ -99,51 +101,51 @@ class ColumnRelease(MechanismOptions):
             wanted = ("epsilon",) if MECHANISMS[self.method].takes_epsilon else ()
             wanted += ("lower", "upper", "bins") if self.method in NUMERIC else ()
         elif self.options():
-            yield f"@{next(iter(self.options()))} has no meaning with method {self.method!r}."
+            yield f"@{next(iter(self.options()))} does not apply to method {self.method!r}."
         for name in ("level", "lower", "upper", "bins", "epsilon"):
             given = getattr(self, name) is not None
             if name in wanted and not given:
                 yield f"method {self.method!r} needs @{name}."
             if given and name not in wanted:
-                yield f"@{name} has no meaning with method {self.method!r}."
+                yield f"@{name} does not apply to method {self.method!r}."
 
 
 class Release(Section):
-    """What is released: a table as it is, or one made from the cleartext."""
+    """What is released: an existing table, or one made from the cleartext."""
 
     dataset: str | None = key(NAMES, None)
     parameters: dict[str, int] = key("Parameters of the dataset.", dict)
-    file: File | None = key("Released table; of an Anatomy, its quasi-identifiers.", None)
-    sensitive_file: File | None = key("Sensitive table of an Anatomy.", None)
-    group: str | None = key("Group column of an Anatomy.", None)
+    file: File | None = key("Released table; for Anatomy, the quasi-identifier table.", None)
+    sensitive_file: File | None = key("Sensitive table of an Anatomy release.", None)
+    group: str | None = key("Group column of an Anatomy release.", None)
     sep: str = key(SEPARATOR, "auto")
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
     person: str | None = key(
-        "Column that names people in all releases; without it, equal records are matched.", None
+        "Column with a key of each person, in all releases; by default, equal records match.", None
     )
     drop: Several[str] = key("Columns to leave out.", ())
     domains: dict[str, Any] = key(
         "Possible values of columns, such as age=18-99, sex=f,m or place=@file; by default those "
-        "that the files show.",
+        "in the files.",
         dict,
     )
     missing: Missing = key(
-        "What an empty cell means: error (a mistake), unknown (any value), category (a value of "
-        "its own) or drop (its row is left out).",
+        "How to treat empty cells: error (refuse them), unknown (any value), category (a value of "
+        "its own) or drop (leave out the row).",
         "error",
     )
     scheme: Scheme | None = key(
         "How the cleartext is anonymized: mondrian, recode or anatomy; in a scenario file also "
-        "columns, each in a way of its own.",
+        "columns, each in its own way.",
         None,
     )
     sensitive: OneOrMore = key("Sensitive column; several are joined into one.", ())
     hierarchies: Directory | None = key("Directory of ARX hierarchy files.", None)
     quasi_identifiers: Several[str] = key("Columns to anonymize; by default all others.", ())
-    k: int | None = key("Smallest allowed size of a group (recode, mondrian).", None, ge=1)
+    k: int | None = key("Least size of a group (recode, mondrian).", None, ge=1)
     l: int | None = key(  # noqa: E741
-        "Smallest allowed number of different sensitive values in a group.", None, ge=1
+        "Least number of different sensitive values in a group.", None, ge=1
     )
     suppression: float = key(
         "Largest share of rows that may be suppressed (recode).", 0.0, ge=0, le=1
@@ -154,7 +156,7 @@ class Release(Section):
     columns: dict[str, ColumnRelease] = key("Release of each column (columns).", dict)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         ways = [name for name in ("dataset", "file", "scheme") if getattr(self, name) is not None]
         if len(ways) != 1:
             yield "give exactly one of @dataset, @file and @scheme."
@@ -162,16 +164,16 @@ class Release(Section):
         if ways[0] != "dataset" and not self.sensitive:
             yield "@sensitive is missing: name the sensitive column."
         if (self.sensitive_file is None) != (self.group is None):
-            yield "an Anatomy needs both @sensitive_file and @group."
+            yield "an Anatomy release needs both @sensitive_file and @group."
         vertical = self.scheme == "anatomy" or self.sensitive_file is not None
         if self.sensitive[1:] and (vertical or self.scheme == "columns"):
-            yield "an Anatomy, or a release column by column, has one @sensitive column."
+            yield "an Anatomy release, or a release by columns, has a single @sensitive column."
         if self.scheme in ("recode", "mondrian") and self.k is None:
             yield f"@scheme {self.scheme!r} needs @k, the smallest size of a group."
         if self.scheme == "anatomy" and self.l is None:
             yield "@scheme 'anatomy' needs @l."
         if self.scheme == "columns" and not self.columns:
-            yield "@scheme 'columns' needs a table [release.columns.NAME] per column."
+            yield "@scheme 'columns' needs a table [release.columns.NAME] for each column."
         meaning = {
             "parameters": self.dataset, "sensitive_file": self.file, "domains": self.file,
             "person": self.file,
@@ -185,16 +187,16 @@ class Release(Section):
         for name, has_meaning in meaning.items():
             if getattr(self, name) and not has_meaning:
                 where = "an Anatomy" if vertical else f"@{ways[0]} {str(getattr(self, ways[0]))!r}"
-                yield f"@{name} has no meaning with {where}."
+                yield f"@{name} does not apply to {where}."
 
     @property
     def text(self) -> TextFormat:
-        """How the files are spelled."""
+        """Format of delimited text in the files."""
         return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Columns of the file that are no attributes."""
+        """Columns of the file that are not attributes."""
         return (*self.drop, *(() if self.person is None else (self.person,)))
 
     @cached_property
@@ -213,7 +215,7 @@ class Release(Section):
 
 @dataclass(frozen=True)
 class Made:
-    """A release, and levels and loss if its scheme is ``recode``."""
+    """A release, with levels and loss if its scheme is ``recode``."""
 
     table: ReleasedTable
     recoding: Recoding | None = None
@@ -227,10 +229,10 @@ def make_release(
     seed: int | None = None,
     known: Mapping[str, KnownValues] | None = None,
 ) -> Made:
-    """Read the released table, or make it from the people in clear.
+    """Read the released table, or make it from the cleartext.
 
-    A cleartext that is a named `dataset` has hierarchies of its own; `known` values are those of
-    columns of a file that have neither a domain nor a hierarchy.
+    A named `dataset` as cleartext has its own hierarchies; `known` are values of file columns that
+    have neither a domain nor a hierarchy.
     """
     if release.dataset is not None:
         return Made(_named(release))
@@ -263,7 +265,7 @@ def make_release(
 def what_choice_tells(
     release: Release, table: ReleasedTable, people: pd.DataFrame, *, dataset: str | None, seed: int
 ) -> Downcoding | str:
-    """Find what the anonymizer's choice gives away, or why that cannot be computed."""
+    """Compute what the anonymizer's choice reveals, or say why that is not possible."""
     from anonbayes.risk.minimality import downcoding
 
     def again(frame: pd.DataFrame) -> ReleasedTable:
@@ -271,7 +273,7 @@ def what_choice_tells(
 
     try:
         return downcoding(table, again, cleartext=people, seed=seed)
-    except AnonbayesError as error:  # a finding, too: the rest of the report stands
+    except AnonbayesError as error:  # also a result: the rest of the report is written
         return str(error)
 
 
@@ -283,7 +285,7 @@ def _named(release: Release) -> ReleasedTable:
     table = datasets.load(release.dataset, **release.parameters)
     if not isinstance(table, ReleasedTable):
         raise AnonbayesError(
-            f"release.dataset = {release.dataset!r} is in clear; use it as cleartext.dataset "
+            f"release.dataset = {release.dataset!r} is a cleartext; use it as cleartext.dataset "
             "and give release.scheme."
         )
     return table
@@ -305,7 +307,7 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
     how: dict[str, Any] = {"domains": domains or None, "missing": release.missing, **release.text}
     if release.sensitive_file is not None:
         assert release.group is not None
-        if release.missing == "drop":  # whole rows are left out before groups are made
+        if release.missing == "drop":  # leave out whole rows before groups are made
             how["missing"] = "error"
         return read_anatomy(
             file, release.sensitive_file, sensitive=release.sensitive[0], group=release.group,
@@ -315,7 +317,7 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
     return read_arx(file, sensitive=release.sensitive, **how)
 
 
-# -- made from the people in clear -----------------------------------------------------------------
+# -- made from the cleartext -----------------------------------------------------------------------
 
 Trees = Mapping[str, "Hierarchy"] | None
 
@@ -349,10 +351,10 @@ def _columns(
     for name in release.columns:
         if name not in people.columns:
             raise AnonbayesError(
-                f"release.columns.{name}: no such column. {nearest(name, people.columns)}"
+                f"release.columns.{name}: there is no such column. {nearest(name, people.columns)}"
             )
     if set(release.columns) <= {sensitive}:
-        raise AnonbayesError("release.columns names no column but the sensitive one.")
+        raise AnonbayesError("release.columns lists only the sensitive column; add others.")
     frame: dict[str, Any] = {}
     channels, domains = {}, {}
     seeds = np.random.SeedSequence(seed).spawn(len(people.columns))
@@ -365,7 +367,7 @@ def _columns(
             domains[name], frame[name] = domain, people[name].to_numpy()
             continue
         channels[name] = _channel(domain, how)
-        # Without a seed the mechanisms draw from the secure source.
+        # Without a seed the mechanisms use the secure random source.
         own = None if seed is None else np.random.default_rng(child)
         frame[name] = list(channels[name].release(people[name].tolist(), seed=own))
     reports = pd.DataFrame(

@@ -1,7 +1,7 @@
 """``kind = "assessment"``: who is threatened by a release, and what can be learned from it.
 
-The one way from a request to an assessment: `anonbayes assess`, `compare`, `anonymize --report` and
-`run` make the request, from options or from a file, and everything else happens here.
+`anonbayes assess`, `compare`, `anonymize --report` and `run` all make such a request, from options
+or from a file, and everything else happens here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Assessment(AnyScenario):
     kind: Literal["assessment"] = key("Kind of the scenario.")
     release: Release = key("What is released.")
     also: Several[Release] = key(
-        "Further releases about the same people, in files; on the command line an Anatomy is "
+        "Further releases about the same people, in files; on the command line, Anatomy is "
         "FILE+SENSITIVE_FILE.",
         (),
     )
@@ -80,7 +80,7 @@ class Assessment(AnyScenario):
         None,
     )
     others: PeopleInClear | None = key(
-        "Register of other people in clear, which the attacker holds.", None
+        "Register of other people in clear, which the attacker has.", None
     )
     holdout: PeopleInClear | None = key(
         "People of the same population who are not in the table, in clear with their secrets: "
@@ -90,35 +90,35 @@ class Assessment(AnyScenario):
     population: AssessedPopulation = key("The population.", AssessedPopulation)
     model: Model = key("Prior and sampler.", Model)
     threats: Threats = key("What counts as a threat.", Threats)
-    victims: Several[Victim] = key("People about whom beliefs are asked.", ())
+    victims: Several[Victim] = key("People for whom beliefs are computed.", ())
     attackers: Several[Attacker] = key(
         "Attackers to compare: stranger, insider, register holder, collector (of [[also]]), or a "
         "name with the columns known, such as neighbour:age,sex.",
         (),
     )
-    limits: AssessmentLimits = key("What is acceptable.", AssessmentLimits)
+    limits: AssessmentLimits = key("Limits on the results.", AssessmentLimits)
     sweep: dict[str, list[Any]] = key(
         'Keys of this file with the values to compare, such as "release.k" = [2, 5].', dict
     )
     outputs: AssessmentOutputs = key("Where results go.", AssessmentOutputs)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         if self.population.size is None:
             for name in IDENTITY_LIMITS:
                 if getattr(self.limits, name) is not None:
                     yield f"limits.{name} needs population.size."
         elif self.sweep:
-            yield "population.size has no meaning in a sweep."
+            yield "population.size cannot be used in a sweep."
         yield from check_attackers(self)
         if self.limits.max_membership_tpr is not None and not (self.others and self.cleartext):
             yield "limits.max_membership_tpr needs [others] and [cleartext]."
         if self.threats.minimality and self.release.scheme not in ("recode", "mondrian"):
-            yield "threats.minimality needs release.scheme recode or mondrian, to make it again."
+            yield "threats.minimality needs release.scheme recode or mondrian, to anonymize again."
         if self.threats.minimality and self.sweep:
-            yield "threats.minimality has no meaning in a sweep."
+            yield "threats.minimality cannot be used in a sweep."
         if self.others is not None and self.others.group is not None:
-            yield "others.group has no meaning: these people are in no group of the release."
+            yield "others.group does not apply: these people are in no group of the release."
         if self.cleartext is None:
             if self.release.scheme is not None:
                 yield "release.scheme needs [cleartext] to make the release from."
@@ -135,12 +135,12 @@ class Assessment(AnyScenario):
         if len(set(names)) < len(names):
             yield "two victims have the same name."
         if self.cleartext and self.cleartext.missing == "unknown" and self.release.scheme:
-            yield "cleartext.missing 'unknown' has no meaning where a release is made."
+            yield "cleartext.missing 'unknown' cannot be used if a release is made."
         if self.sweep and self.victims:
-            yield "victims have no meaning in a sweep."
+            yield "victims cannot be used in a sweep."
 
     def prepare(self, variants: Mapping[str, Assessment] | None = None) -> Any:
-        """Read everything and find what is wrong with it before anything expensive runs."""
+        """Read and check all inputs before anything expensive."""
         if variants:
             return prepare_sweep(self, variants)
         if self.holdout is not None:
@@ -152,7 +152,7 @@ class Assessment(AnyScenario):
         return _checked(self, made, people)
 
     def make(self) -> PreparedAssessment:
-        """Make the release from the cleartext, which then fit each other: nothing is to check."""
+        """Make the release from the cleartext; the two then match without further checks."""
         people = _rows(self, [self])
         made = _made(self, people)
         assert people is not None
@@ -161,7 +161,7 @@ class Assessment(AnyScenario):
 
 
 def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None:
-    """Read the cleartext before releases that are made from it, or whose values it tells."""
+    """Read the cleartext before releases that are made from it or need its values."""
     asked = [one.release for one in variants]
     if settings.cleartext is None:
         return None
@@ -207,25 +207,25 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
             table.secret.domain.index(victim.secret)
     if size is not None and size < table.n_rows:
         raise AnonbayesError(
-            f"population.size: {size:,} people are fewer than the {table.n_rows:,} of the table."
+            f"population.size: {size:,} people are fewer than the {table.n_rows:,} in the table."
         )
     further = read_further(
         settings.release, table, settings.also, None if people is None else people.values()
     )
     if people is not None:
-        actors_of(settings.attackers, people, table, further, register)  # refuses what cannot be
+        actors_of(settings.attackers, people, table, further, register)  # checks the input
     return PreparedAssessment(settings, made, people, truth, register, further, outsiders)
 
 
 def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> None:
-    """Refuse a cleartext of other people than those of the release, unless it is allowed."""
+    """Raise an error if the cleartext has other people than the release, unless that is allowed."""
     if truth.n_rows == table.n_rows or (settings.cleartext and settings.cleartext.partial):
         return
-    part = "part of the people" if truth.n_rows < table.n_rows else "more people than those"
+    part = "only some of the people" if truth.n_rows < table.n_rows else "more people than those"
     raise AnonbayesError(
-        f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: it covers {part} "
-        "of the release, and a limit that holds for it says nothing about the others. If that is "
-        "meant, set cleartext.partial."
+        f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: it contains "
+        f"{part} in the release, and limits checked on it say nothing about the others. To allow "
+        "this, set cleartext.partial."
     )
 
 
@@ -235,7 +235,7 @@ def pairs_of(domain: Domain) -> list[tuple[object, ...]]:
 
 
 def _harm(settings: Assessment, table: ReleasedTable) -> list[object]:
-    """Return the harmful values; of joined columns, a value of one part stands for all pairs."""
+    """Return the harmful values; for joined columns, a value of one part stands for all pairs."""
     from anonbayes.tables.build import JOIN
 
     domain = table.secret.domain
@@ -263,10 +263,10 @@ def _check_known(table: ReleasedTable, victim: str, name: str, value: object) ->
 
 @dataclass(frozen=True)
 class Assessed:
-    """What was found out about a release; None, or empty, is what could not be or was not asked.
+    """Results for a release; None or empty if not possible or not asked for.
 
-    `standing_out` has who stands out by the ``release``, and by the ``cleartext``; `minimality`
-    says what the anonymizer's choice gives away, or as a text why that cannot be computed.
+    `standing_out` says who stands out in the ``release`` and in the ``cleartext``; `minimality`
+    says what the anonymizer's choice reveals, or in a text why that could not be computed.
     """
 
     post: Posterior
@@ -280,7 +280,7 @@ class Assessed:
 
 @dataclass(frozen=True)
 class PreparedAssessment:
-    """One release, read or made and checked, ready for the expensive part."""
+    """One release, read or made, and checked, ready for the expensive part."""
 
     settings: Assessment
     made: Made
@@ -297,7 +297,7 @@ class PreparedAssessment:
         return self.made.table
 
     def answer(self, *, alone: bool = True, bar: bool = True) -> Assessed:
-        """Fit, assess, judge; one of several releases (not `alone`) takes a single core."""
+        """Fit and assess; one of several releases (not `alone`) uses a single core."""
         from anonbayes.diagnostics import diagnose
         from anonbayes.inference.fit import fit
 
@@ -367,7 +367,7 @@ class PreparedAssessment:
         }
 
     def run(self, *, command: str | None = None) -> Result:
-        """Ask everything that the request asks; `command` is noted in the report."""
+        """Compute everything that the request asks for; `command` is noted in the report."""
         answer = self.answer()
         post, risk, judged = answer.post, answer.risk, answer.diagnostics
         beliefs = belief_table(self.settings, post)
@@ -419,7 +419,7 @@ class PreparedAssessment:
             },
             details={"engine": {"method": post.method, "step": post.step}},
             answer=answer,
-            # A file of draws would hold the register's people, or miss the further releases.
+            # A file of draws would contain the register's people, or lack the further releases.
             netcdf=None
             if self.register is not None or self.further.tables
             else partial(kept.to_netcdf, draws=self.settings.outputs.draws),
@@ -472,7 +472,7 @@ class PreparedAssessment:
 
 @dataclass(frozen=True)
 class AssessmentSweep:
-    """Several releases of the same people; those that do not exist are findings too."""
+    """Several releases of the same people; those that cannot be made are also reported."""
 
     settings: Assessment
     members: Mapping[str, PreparedAssessment]
@@ -483,7 +483,7 @@ class AssessmentSweep:
     """Called with the name of each release before it is assessed, instead of its own bar."""
 
     def run(self) -> Result:
-        """Assess every release and put them side by side."""
+        """Assess every release and compare them."""
         from anonbayes.risk.comparison import compare
 
         risks, passed = self._assess()
@@ -536,7 +536,7 @@ class AssessmentSweep:
         }  # fmt: skip
 
     def _limits(self, measures: Mapping[str, float]) -> tuple[Limit, ...]:
-        """One release must keep all limits; which one is the answer."""
+        """One release must keep all limits."""
         from anonbayes.risk.measures import Limit
 
         return (Limit("limits", "acceptable", 1.0, measures["acceptable"], least=True),)
@@ -559,7 +559,7 @@ class AssessmentSweep:
         return table
 
     def _assess(self) -> tuple[dict[str, RiskAssessment], dict[str, bool]]:
-        """Threats of every release, and whether its chains converged; on a cluster a task each."""
+        """Assess every release, and whether its chains converged; on a cluster one task each."""
         risks, passed = {}, {}
         if self.client is None:
             for name, member in self.members.items():
@@ -590,7 +590,7 @@ class AssessmentSweep:
 
         n = int(table["efficient"].sum())
         lines = [
-            f"{len(table)} releases compared; {n} {'is' if n == 1 else 'are'} worth choosing from: "
+            f"{len(table)} releases compared; {n} {'is' if n == 1 else 'are'} worth considering: "
             "no other is as good in threat and usefulness and clearly better in one."
         ]
         if chosen is None:
@@ -603,14 +603,14 @@ class AssessmentSweep:
             why = (
                 "the most useful of those that keep all limits"
                 if chosen.limited
-                else "threat and usefulness counting the same"
+                else "threat and usefulness weighted equally"
             )
             lines.append(
                 f"Recommended: {chosen.best} ({why}). {measure.title}: "
                 f"{measure.show(line[measure.name])} ({measure.show_error(error)}); "
                 f"two-way tables are off by {share(line['two_way_error'])}, margins by "
-                f"{share(line['margin_error'])}; a classifier learned from it is right for "
-                f"{share(line['accuracy'])}{unseen} (from the cleartext "
+                f"{share(line['margin_error'])}; a classifier trained on it is right for "
+                f"{share(line['accuracy'])}{unseen} (on the cleartext "
                 f"{share(line['accuracy_clear'])}); loss {number(line['loss'])}."
             )
         least = table.sort_values(self.settings.threats.measure, kind="stable").index[0]
@@ -619,25 +619,25 @@ class AssessmentSweep:
         lines += [f"{named}: {limit.text}" for limit in limits]
         if chosen is not None and chosen.ties:
             ties = ", ".join(chosen.ties)
-            lines.append(f"As good, within the error of these numbers: {ties}.")
+            lines.append(f"Equally good, within the error of these numbers: {ties}.")
         lines += [f"{name}: {reason}" for name, reason in self.impossible.items()]
         return "\n".join(lines)
 
 
 def _assess_member(people: People, member: PreparedAssessment) -> tuple[RiskAssessment, bool]:
-    """Assess one release of a sweep on a worker; the people, who are known, do not travel back."""
+    """Assess one release of a sweep on a worker; the cleartext is not sent back."""
     answer = replace(member, people=people).answer(alone=False)
     assert answer.risk is not None
     return replace(answer.risk, cleartext=people.frame.iloc[:0]), answer.diagnostics.passed
 
 
 def prepare_sweep(settings: Assessment, variants: Mapping[str, Assessment]) -> AssessmentSweep:
-    """Read or make every release of a sweep; what cannot be made is noted, not fatal."""
+    """Read or make every release of a sweep; note those that cannot be made."""
     assert settings.cleartext is not None
     for name, variant in variants.items():
         if variant.release.file is not None:
             with _naming(name):
-                _ = variant.release.column_names  # a file that cannot be read is named
+                _ = variant.release.column_names  # an unreadable file is named
     people = _rows(settings, variants.values())
     made, impossible = {}, {}
     for name, variant in variants.items():
@@ -680,7 +680,7 @@ def _held_out(settings: Assessment, tables: Mapping[str, ReleasedTable]) -> pd.D
 
 @contextlib.contextmanager
 def _naming(release: str) -> Iterator[None]:
-    """Say which of the releases an error is about."""
+    """Add the name of the release to errors."""
     try:
         yield
     except AnonymizationError:

@@ -1,4 +1,4 @@
-"""A first scenario file, and what is written from the declared keys."""
+"""A first scenario file for a table, and documents derived from the declared keys."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from anonbayes.tables.cells import is_pattern
 from anonbayes.tables.sources import TextFormat
 
 # -------------------------------------------------------------------------------------------------
-# A commented scenario to begin with, from what a table's columns look like.
+# A commented first scenario, based on a table's columns.
 
 NAME_LIKE = 0.9
-"""Share of distinct values from which on a column of texts names people rather than traits."""
+"""Share of distinct values above which a column of texts is taken for names of people."""
 SHOWN = 6
 FEWEST_GROUPS = 10
-"""Groups from which on a column of that name is one of an Anatomy, not of a treatment."""
+"""Number of groups above which a column named like a group is taken for that of an Anatomy."""
 MANY = 20
-"""Sensitive values from which on a remark is made, unless there are ten rows of each."""
+"""Number of sensitive values above which a remark is made, unless each has ten rows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def starter(
     encoding: str = "utf-8",
     decimal: str = ".",
 ) -> str:
-    """Text of a scenario in `folder` for a table in clear, whose last column is the secret."""
+    """Return a scenario for `folder` about a cleartext table; the last column is the secret."""
     file = Path(table)
     how: TextFormat = {"sep": sep, "encoding": encoding, "decimal": decimal}
     frame = read_csv_text(file, **how)
@@ -60,7 +60,7 @@ def starter(
         how["decimal"] = ","
         frame = read_csv_text(file, **how)
     if len(frame.columns) < 2:
-        raise TableError(f"{str(file)!r} has one column only; name its separator with --sep.")
+        raise TableError(f"{str(file)!r} has a single column; specify its separator with --sep.")
     secret = frame.columns[-1] if sensitive is None else sensitive
     if secret not in frame.columns:
         raise AnonbayesError(f"There is no column {secret!r}. {nearest(secret, frame.columns)}")
@@ -72,16 +72,16 @@ def starter(
 
 
 def _refuse_release(frame: pd.DataFrame, file: Path) -> None:
-    """Notice a table that is a release already: groups, or cells that stand for several values."""
+    """Raise an error for a table that is a release: it has groups, or cells with several values."""
     advice = (
         f"Assess it with: anonbayes assess {file} --sensitive COLUMN --cleartext FILE --out "
-        "results (anonbayes assess --help has the options for an Anatomy); init starts from the "
-        "table in clear."
+        "results (anonbayes assess --help lists the options for Anatomy). init needs the cleartext "
+        "table."
     )
     groups = frame[GROUP].value_counts() if GROUP in frame else pd.Series(dtype=int)
     if len(groups) >= FEWEST_GROUPS and groups.min() > 1:
         raise TableError(
-            f"{str(file)!r} looks like a table of an Anatomy, not one in clear: column {GROUP!r} "
+            f"{str(file)!r} looks like a table of an Anatomy, not a cleartext: column {GROUP!r} "
             f"has {len(groups):,} groups of {groups.min()} rows or more. {advice}"
         )
     for name in frame.columns:
@@ -89,7 +89,7 @@ def _refuse_release(frame: pd.DataFrame, file: Path) -> None:
         wide = [t for t in texts if t == "*" or (is_pattern(t) and date_place(t) is None)]
         if wide and (wide != ["*"] or len(texts) > 1) and len(wide) >= max(1, len(texts) / 10):
             raise TableError(
-                f"{str(file)!r} looks like a released table, not one in clear: column {name!r} "
+                f"{str(file)!r} looks like a released table, not a cleartext: column {name!r} "
                 f"shows {wide[0]!r}. {advice}"
             )
 
@@ -104,11 +104,11 @@ def _lines(
 ) -> Iterator[str]:
     kept = [c for c in columns if not c.names_people] or columns
     values = frame[secret].nunique()
-    yield "# A scenario to begin with. Run it with: anonbayes run <this file>"
-    yield "# Every key is optional unless said otherwise; see models/README.md for all of them."
+    yield "# A first scenario. Run it with: anonbayes run <this file>"
+    yield "# Keys are optional unless stated otherwise; models/README.md describes all of them."
     yield 'kind = "assessment"'
     yield f"question = {_text('Who is threatened by a release of ' + Path(path).name + '?')}"
-    yield "seed = 1  # the same numbers every time; remove for a fresh run"
+    yield "seed = 1  # gives the same numbers every time; remove it for a fresh run"
     yield ""
     yield "[cleartext]"
     yield f"file = {_text(path)}  # {len(frame):,} rows"
@@ -116,24 +116,24 @@ def _lines(
     unusual = {name: str(value) for name, value in how.items() if value != usual[name]}
     yield from (f"{name} = {_text(value)}" for name, value in unusual.items())
     if (frame == "").any(axis=None):
-        yield 'missing = "category"  # empty cells are a value of their own; "drop" leaves rows out'
+        yield 'missing = "category"  # empty cells are a value of their own; "drop" omits the rows'
     yield ""
     yield "[release]"
     if guessed:
-        yield "# The last column was taken for the sensitive one: change it if it is another."
+        yield "# The last column is assumed to be the sensitive one; change it if it is not."
     yield f"sensitive = {_text(secret)}"
     yield f"# {_look(frame[secret]).about}"
     if values > max(MANY, len(frame) / 10):
-        yield "# So many values are hardly ever shared: bin them first, or name another column."
+        yield "# With so many values, few are shared: bin them first, or choose another column."
     yield 'scheme = "mondrian"  # or "recode" with hierarchies = "directory", or "anatomy"'
     yield "# Every group has at least k rows and l different sensitive values."
     yield f"k = {min(5, len(frame))}"
     yield f"l = {min(2, values)}"
-    yield "# What an attacker may know of a person:"
+    yield "# What an attacker may know about a person:"
     yield "quasi_identifiers = ["
     for column in columns:
         mark = "" if column in kept else "# "
-        why = " (looks like a name or number of a person, left out)" if mark else ""
+        why = " (looks like a name or identifier of a person, left out)" if mark else ""
         yield f"  {mark}{_text(column.name)},  # {column.about}{why}"
     yield "]"
     yield ""
@@ -144,7 +144,7 @@ def _lines(
     yield "# [threats]"
     yield f"# harm = [{_text(str(frame[secret].value_counts().index[-1]))}]  # only these matter"
     yield ""
-    yield "# Beyond these the exit code is 3:"
+    yield "# Exceeding one of these gives exit code 3:"
     yield "# [limits]"
     yield "# max_relative_threat = 5.0"
     yield "# max_threatened = 0.5"
@@ -167,7 +167,7 @@ def _look(column: pd.Series) -> _Column:
     elif numbers is not None and len(numbers) > 2:
         about = f"{len(numbers):,} numbers from {min(numbers):g} to {max(numbers):g}"
         whole = all(isinstance(number, int) for number in numbers)
-        # Row numbers and the like: every row its own, without gaps.
+        # Row numbers and the like: every row has its own, without gaps.
         people = whole and len(numbers) == len(column) == max(numbers) - min(numbers) + 1
     else:
         shown = ", ".join(" ".join(t.split())[:20] for t in texts[:SHOWN])
@@ -183,14 +183,14 @@ def _relative(file: Path, folder: Path) -> str:
 
 
 def _text(value: str) -> str:
-    """Text as TOML spells it; JSON's escapes are a part of TOML's."""
+    """Quote a text for TOML, which accepts JSON's escapes."""
     return json.dumps(value, ensure_ascii=False)
 
 
 # -------------------------------------------------------------------------------------------------
-# Writes what is derived from the declared keys: the JSON schema and the README of the scenarios.
+# Writes what is derived from the declared keys: the JSON schema, and the README of the scenarios.
 #
-# ``python -m anonbayes.scenario.starter models`` brings both up to date.
+# ``python -m anonbayes.scenario.starter models`` updates both.
 
 
 def schema() -> str:
@@ -199,7 +199,7 @@ def schema() -> str:
 
 
 def readme(folder: Path) -> str:
-    """Text of the README beside the scenarios of a folder."""
+    """Text of the README for a folder of scenarios."""
     template = resources.files("anonbayes.scenario").joinpath("README.template.md")
     lines = [
         f"| `{file.name}` | {load(file).settings.question} |"
@@ -210,7 +210,7 @@ def readme(folder: Path) -> str:
 
 
 def write_documents(folder: Path) -> None:
-    """Write both files into the folder of the scenarios."""
+    """Write both files to the folder of scenarios."""
     write_text(folder / "scenario.schema.json", schema())
     write_text(folder / "README.md", readme(folder))
 

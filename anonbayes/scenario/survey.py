@@ -1,4 +1,4 @@
-"""``kind = "survey"``: what reports under local privacy tell, and what they guarantee."""
+"""``kind = "survey"``: what reports under local privacy reveal, and what they guarantee."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ class Tag(Section):
     """A personal secret such as a home, which a device replaces by a tag (ULDP Sec. 5)."""
 
     share: float = key("Share of people who report from such a place.", ge=0, le=1)
-    places: dict[str, float] = key("How these places are distributed; population by default.", dict)
+    places: dict[str, float] = key("Distribution of these places; by default the population.", dict)
     known: bool = key("Whether the collector knows that distribution.", True)
 
 
 class SurveyPopulation(Section):
-    """Who is asked: simulated people, of whom the truth is known."""
+    """The respondents: simulated people, whose true answers are known."""
 
     people: int = key("Number of people.", ge=1)
     shares: dict[str, float] = key(
-        "Weight of each answer; of padded_sets the share of people who hold it.", dict
+        "Weight of each answer; for padded_sets the share of people who have it.", dict
     )
     attributes: dict[str, dict[str, float]] = key(
         "Weights of the values of several independent attributes, instead of shares.", dict
     )
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         if bool(self.shares) == bool(self.attributes):
             yield "give either @shares or @attributes."
 
@@ -71,37 +71,37 @@ class SurveyMechanism(MechanismOptions):
     channel: Mechanism = key("What runs on people's devices, such as randomized_response.")
     epsilon: float | None = key("Privacy budget of everything that a person sends.", None, ge=0)
     length: int | None = key("Size to which sets are padded (padded_sets).", None, ge=1)
-    values: Several[str] = key("The possible answers; by default those of the population.", ())
+    values: Several[str] = key("Possible answers; by default those of the population.", ())
     attributes: dict[str, Several[str]] = key(
-        "Possible values of several attributes, the columns of the reports.", dict
+        "Possible values of several attributes, which are the columns of the reports.", dict
     )
     how: Literal["sample", "split"] = key(
-        "How several attributes are reported: sample (everybody reports one of them) or split "
-        "(everybody reports all, each with a part of the budget).",
+        "How several attributes are reported: sample (each person reports one of them) or split "
+        "(each person reports all, with a part of the budget each).",
         "sample",
     )
     tags: dict[str, Tag] = key("Personal secrets and the tags that replace them.", dict)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         kind = MECHANISMS[self.channel]
         if self.tags and "sensitive" not in kind.needs:
-            yield f"@tags has no meaning with {self.channel}."
+            yield f"@tags does not apply to {self.channel}."
         elif not self.tags or self.sensitive:
             yield from self.contradictions(self.channel)
         if (self.epsilon is None) == kind.takes_epsilon:
-            yield f"{self.channel} {'needs' if kind.takes_epsilon else 'has no use for'} @epsilon."
+            yield f"{self.channel} {'needs' if kind.takes_epsilon else 'does not use'} @epsilon."
         if self.attributes and (self.values or self.tags):
-            yield "@values and @tags have no meaning with @attributes."
+            yield "@values and @tags cannot be combined with @attributes."
         if sum(tag.share for tag in self.tags.values()) > 1:
             yield "the shares of the tags sum to more than 1."
 
 
 class SurveyReports(Section):
-    """Reports that were really collected."""
+    """Reports that were collected from people."""
 
     file: File = key("Delimited text with one report per line and a header.")
-    column: str | None = key("Column of the reports; of several attributes their names.", None)
+    column: str | None = key("Column of the reports; not used for several attributes.", None)
     sep: str = key(SEPARATOR, "auto")
     encoding: str = key(ENCODING, "utf-8")
 
@@ -110,20 +110,20 @@ class Estimation(Section):
     """How the shares are estimated."""
 
     methods: Several[Method] = key(
-        "Estimators, side by side; the last one counts for limits. By default empirical, mle and "
-        "bayes; of numbers the best that the mechanism has.",
+        "Estimators to compare; limits apply to the last one. By default empirical, mle and "
+        "bayes; for numbers the best that the mechanism has.",
         (),
     )
     level: float = key("Probability of the intervals.", 0.95, gt=0, le=0.9999)
     draws: int = key("Draws per chain (bayes).", 1000, ge=1)
     chains: int = key("Number of chains (bayes).", 4, ge=1)
     prior_weight: float | None = key(
-        "Weight of the prior, in people (bayes); learned by default.", None, gt=0
+        "Weight of the prior, in people (bayes); by default learned.", None, gt=0
     )
 
 
 class SurveyLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
+    """Limits; the exit code is 3 if one is exceeded."""
 
     max_epsilon: float | None = key("Largest privacy budget.", None, ge=0)
     max_error: float | None = key("Largest l1 distance from the truth.", None, gt=0)
@@ -131,35 +131,35 @@ class SurveyLimits(Section):
 
 
 class Survey(AnyScenario):
-    """What a survey under local privacy tells, and what it guarantees to those who answer."""
+    """What a survey under local privacy reveals, and what it guarantees to the respondents."""
 
     kind: Literal["survey"] = key("Kind of the scenario.")
     mechanism: SurveyMechanism = key("What runs on people's devices.")
     population: SurveyPopulation | None = key("Simulated people.", None)
     reports: SurveyReports | None = key("Real reports.", None)
     estimation: Estimation = key("How the shares are estimated.", Estimation)
-    limits: SurveyLimits = key("What is acceptable.", SurveyLimits)
+    limits: SurveyLimits = key("Limits on the results.", SurveyLimits)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         if (self.population is None) == (self.reports is None):
             yield "give either [population] or [reports]."
         if self.reports is not None:
             several = bool(self.mechanism.attributes)
             if several == (self.reports.column is not None):
-                yield "give reports.column, or the columns of several as mechanism.attributes."
+                yield "give reports.column, or several columns as mechanism.attributes."
             if not several and not self._values:
                 yield "mechanism.values is missing: list the possible answers."
             if self.mechanism.tags:
                 yield "mechanism.tags needs [population]."
             if self.limits.max_error is not None:
-                yield "limits.max_error needs [population], of which the truth is known."
+                yield "limits.max_error needs [population], whose true shares are known."
         elif self.mechanism.attributes:
-            yield "mechanism.attributes is for reports: give population.attributes."
+            yield "mechanism.attributes applies to [reports]; use population.attributes here."
         elif self.mechanism.values and self.population is not None:
             extra = set(self.population.shares) - set(self.mechanism.values)
             if extra:
-                yield f"population.shares has {sorted(extra)[0]!r}, which is not in the values."
+                yield f"population.shares has {sorted(extra)[0]!r}, which is not among the values."
 
     @property
     def _values(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Survey(AnyScenario):
         return tuple(how.values or how.matrix or how.budgets or how.shares)
 
     def prepare(self) -> PreparedSurvey | PreparedSurveys:
-        """Make the channel, and draw or read the reports."""
+        """Make the channel, and simulate or read the reports."""
         from anonbayes.io.text import read_columns, read_csv_text
 
         how, source = self.mechanism, self.reports
@@ -207,9 +207,9 @@ ANSWER = "answer"
 
 @dataclass(frozen=True)
 class PreparedSurvey:
-    """A survey whose channel and reports are ready.
+    """A survey with its channel and reports.
 
-    `truth` are the true shares, of simulated people; `knowledge` is of tagged places.
+    `truth` are the true shares of simulated people; `knowledge` is about tagged places.
     """
 
     settings: Survey
@@ -219,7 +219,7 @@ class PreparedSurvey:
     knowledge: Mapping[str, Floats]
 
     def run(self) -> Result:
-        """Estimate the shares by every method, and audit the channel."""
+        """Estimate the shares with every method, and audit the channel."""
         import numpy as np
         import pandas as pd
 
@@ -257,7 +257,7 @@ class PreparedSurvey:
         )
 
     def _methods(self) -> tuple[str, ...]:
-        """Estimators that were asked for, or those that fit the mechanism."""
+        """Requested estimators, or by default those that suit the mechanism."""
         if self.settings.estimation.methods:
             return self.settings.estimation.methods
         default: str = self.channel.default_method
@@ -266,7 +266,7 @@ class PreparedSurvey:
         return ("bayes",) if default == "mean" else (default,)
 
     def _mean(self) -> dict[str, float]:
-        """Mean of numbers with its limits, and the true one where it is known."""
+        """Mean of numbers with its limits, and the true mean if known."""
         if not self.channel.tells_mean:
             return {}
         estimate = self.channel.mean(self.reports, level=self.settings.estimation.level)
@@ -290,7 +290,7 @@ class PreparedSurvey:
         return found
 
     def _expected_errors(self, n: int) -> dict[str, float]:
-        """Return the expected l1 loss, here and if every answer were protected alike."""
+        """Return the expected l1 loss, here and if every answer were equally protected."""
         from anonbayes.channels.pure import RandomizedResponse
 
         truth = self.truth
@@ -308,7 +308,7 @@ class PreparedSurvey:
         }
 
     def _shuffled(self, n: int) -> dict[str, float]:
-        """Central budget of all reports once nobody knows who sent which, where there is one."""
+        """Central budget of all reports if nobody knows who sent which, if there is one."""
         from anonbayes.notions.consequences import shuffled
 
         if not math.isfinite(self.channel.ldp_budget()):
@@ -330,7 +330,7 @@ class PreparedSurvey:
             return
         if how.sensitive:
             yield self.channel.satisfies(ULDP(how.sensitive, how.epsilon))
-        # A user with a secret place of her own: it is as protected as the sensitive ones.
+        # A user with her own secret place, which is as protected as the sensitive ones.
         ordinary = [value for value in self.channel.domain if value not in how.sensitive]
         for tag in how.tags if ordinary else ():
             notion = ULDP([*how.sensitive, ordinary[0]], how.epsilon)
@@ -346,14 +346,14 @@ class PreparedSurvey:
             lines.append(f"The mean is {measures['mean']:.4g} ({level:.0%} limits {ends}).")
         if self.truth is not None:
             error = measures[f"error_{chosen.method}"]
-            lines.append(f"Shares differ from the true ones by {error:.3f} in all.")
+            lines.append(f"The shares have a total error of {error:.3f}.")
         if "expected_error" in measures:
-            text = f"The unbiased estimate would on average by {measures['expected_error']:.3f}"
+            text = f"The unbiased estimate's expected error is {measures['expected_error']:.3f}"
             if (plain := measures.get("expected_error_randomized_response")) is not None:
-                text += f", with plain randomized response of the same budget by {plain:.3f}"
+                text += f"; with plain randomized response of the same budget, {plain:.3f}"
             lines.append(f"{text}.")
         if not audits:
-            lines.append("Some reports exclude a value: no budget of LDP holds.")
+            lines.append("Some reports exclude a value, so no LDP budget holds.")
         said = [
             f"{type(audit.notion).__name__} with epsilon {measures['epsilon']:g} "
             f"{'holds' if audit.holds else 'DOES NOT HOLD'}: at worst a report is "
@@ -364,7 +364,7 @@ class PreparedSurvey:
         lines += dict.fromkeys(said)  # people's own secrets often have the same worst case
         if "shuffled_epsilon" in measures:
             lines.append(
-                "Mixed by a trusted shuffler, all reports together keep epsilon "
+                "If shuffled by a trusted party, all reports together have epsilon "
                 f"{measures['shuffled_epsilon']:.3g} (delta {measures['shuffled_delta']:.1g})."
             )
         return "\n".join(lines)
@@ -378,7 +378,7 @@ class PreparedSurveys:
     parts: Mapping[str, PreparedSurvey]
 
     def run(self) -> Result:
-        """Estimate the shares of every attribute; the worst one counts for limits."""
+        """Estimate the shares of every attribute; limits apply to the worst one."""
         from dataclasses import replace
 
         found = {name: part.run() for name, part in self.parts.items()}
@@ -472,7 +472,7 @@ def _numbers(values: tuple[str, ...]) -> list[float]:
     numbers = [number_place(value) for value in values]
     if None in numbers:
         wrong = values[numbers.index(None)]
-        raise AnonbayesError(f"{wrong!r} is not a number: the mechanism is for numbers only.")
+        raise AnonbayesError(f"{wrong!r} is not a number, but the mechanism needs numbers.")
     return sorted(number for number in numbers if number is not None)
 
 
@@ -482,8 +482,8 @@ def _simulate(settings: Survey, population: SurveyPopulation) -> PreparedSurvey:
     how = settings.mechanism
     if population.people > 10**9:
         raise AnonbayesError(
-            f"population.people = {population.people} is more than 1,000,000,000, and every one of "
-            "them is simulated."
+            f"population.people = {population.people} is more than 1,000,000,000, which is too "
+            "many to simulate."
         )
     if MECHANISMS[how.channel].sets:
         return _simulate_sets(settings, population)
@@ -532,7 +532,7 @@ def _write_draws(estimate: Estimate, path: Path) -> None:
 
 
 def plot_shares(estimate: Estimate, truth: Floats | None) -> Axes:
-    """Shares with their intervals, and the truth where it is known."""
+    """Plot shares with their intervals, and the true shares if known."""
     import numpy as np
 
     from anonbayes.figures import SERIES, in_lines, legend_below, make_axes, percent_axis

@@ -1,4 +1,4 @@
-"""``kind = "traces"``: bits that reports of visits say about who sent them (PIE)."""
+"""``kind = "traces"``: how many bits reported visits reveal about who sent them (PIE)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Movers(Section):
     regions: int | None = key("Number of regions.", None, ge=2)
     events: int = key("Visits of each simulated user.", 60, ge=4)
     file: File | None = key("Delimited UTF-8 file with one visit per line, in order of time.", None)
-    user: str | None = key("Column of the users.", None)
-    region: str | None = key("Column of the regions.", None)
+    user: str | None = key("Column with the users.", None)
+    region: str | None = key("Column with the regions.", None)
     sep: str = key(SEPARATOR, "auto")
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         simulated = None not in (self.users, self.regions)
         read = None not in (self.file, self.user, self.region)
         if simulated == read:
@@ -51,30 +51,30 @@ class Noise(Section):
     """Randomized response on every visit."""
 
     epsilon: float = key("Privacy budget of each report.", ge=0)
-    compare: Several[Annotated[float, Field(ge=0)]] = key("Further budgets to compare with.", ())
+    compare: Several[Annotated[float, Field(ge=0)]] = key("Further budgets for comparison.", ())
 
 
 class TracesLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
+    """Limits; the exit code is 3 if one is exceeded."""
 
     max_bits: float | None = key(
-        "Largest number of bits that a report may say about its sender.", None, ge=0
+        "Largest number of bits that a report may reveal about its sender.", None, ge=0
     )
     max_identified: float | None = key(
-        "Largest share of traces whose sender is named.", None, ge=0, le=1
+        "Largest share of traces whose sender is identified.", None, ge=0, le=1
     )
 
 
 class TracesScenario(AnyScenario):
-    """How much reports of visited regions say about who sent them, in bits (PIE)."""
+    """How much reports of visited regions reveal about who sent them, in bits (PIE)."""
 
     kind: Literal["traces"] = key("Kind of the scenario.")
     population: Movers = key("Users and their visits.")
     mechanism: Noise = key("What runs on their devices.")
-    limits: TracesLimits = key("What is acceptable.", TracesLimits)
+    limits: TracesLimits = key("Limits on the results.", TracesLimits)
 
     def prepare(self) -> PreparedTraces:
-        """Draw or read the visits."""
+        """Simulate or read the visits."""
         import numpy as np
 
         from anonbayes import reidentify
@@ -103,7 +103,7 @@ SHORTEST = 4
 class PreparedTraces:
     """Visits of every user, in order, as codes of the domain.
 
-    The adversary knows the first half of each, the second half is reported.
+    The adversary knows the first half of each user's visits; the second half is reported.
     """
 
     settings: TracesScenario
@@ -139,7 +139,7 @@ class PreparedTraces:
     def _joint(self, sent: list[Ints]) -> sparse.csr_array:
         """Probability that a random report is that of a user and a region, ``p_UX``.
 
-        Users are equally likely; what each reports is spread as her visits are.
+        Users are equally likely; each reports regions as often as she visits them.
         """
         import numpy as np
         from scipy import sparse
@@ -181,7 +181,7 @@ class PreparedTraces:
 
 
 def _system_entropy(attack: MarkovAttack) -> float:
-    """PSE of the scores; none can be told of scores that do not meet."""
+    """PSE of the scores; NaN if genuine and impostor scores do not overlap."""
     try:
         return float(attack.system_entropy())
     except AnonbayesError:
@@ -203,22 +203,22 @@ def _read(movers: Movers) -> tuple[Domain, list[Ints]]:
     for user, trace in visits.items():
         if len(trace) < SHORTEST:
             raise AnonbayesError(
-                f"User {user!r} has {len(trace)} visits; {SHORTEST} are needed to learn habits "
-                "from one half and attack the other."
+                f"User {user!r} has {len(trace)} visits, but at least {SHORTEST} are needed to "
+                "learn habits from one half and attack the other."
             )
     if len(visits) < 2:
-        raise AnonbayesError("There is only one user; nobody could be mistaken for another.")
+        raise AnonbayesError("There is only one user; identification needs at least two.")
     return domain, list(visits.values())
 
 
 def _words(m: Mapping[str, float], epsilon: float) -> str:
     return (
-        f"With epsilon = {epsilon:g} a report says {m['bits']:.4g} bits about which of "
+        f"With epsilon = {epsilon:g} a report reveals {m['bits']:.4g} bits about which of "
         f"{m['users']:,.0f} users sent it (at most {m['bound_exact']:.4g} whatever their habits, "
-        f"{m['bound']:.4g} by the theorem); nobody can name senders with an error below "
-        f"{m['bayes_error']:.1%}.\nWhole traces say more: an adversary who knows everybody's "
-        f"habits names the sender of {m['identified']:.1%} of them, of "
-        f"{m['identified_in_clear']:.1%} without any noise."
+        f"{m['bound']:.4g} by the theorem); nobody can identify senders with an error below "
+        f"{m['bayes_error']:.1%}.\nWhole traces reveal more: an adversary who knows everybody's "
+        f"habits identifies the sender of {m['identified']:.1%} of them, and of "
+        f"{m['identified_in_clear']:.1%} without noise."
     )
 
 
@@ -235,7 +235,7 @@ def _plot(table: pd.DataFrame, clear: float) -> Axes:
     below.plot(table.index, table["identified"], "s-", color=SERIES[1], label="with noise")
     below.axhline(clear, color="0.4", linestyle=":", label="in clear")
     below.set(
-        xlabel="Privacy budget epsilon", ylabel="Traces whose sender is named", ylim=(0, 1.03)
+        xlabel="Privacy budget epsilon", ylabel="Traces whose sender is identified", ylim=(0, 1.03)
     )
     percent_axis(below.yaxis)
     legend_below(below)

@@ -1,4 +1,4 @@
-"""``kind = "identity"``: who of a sample stands out in the population."""
+"""``kind = "identity"``: which people in a sample stand out in the population."""
 
 from __future__ import annotations
 
@@ -27,66 +27,66 @@ class SampleFile(Section):
     attributes: Several[str] = key("Columns that an intruder may know; by default all.", ())
     drop: Several[str] = key("Columns to leave out.", ())
     weights: str | None = key(
-        "Column of sampling weights: how many people a line stands for.", None
+        "Column of sampling weights: the number of people that a line represents.", None
     )
-    household: str | None = key("Column that names each person's household.", None)
+    household: str | None = key("Column with each person's household.", None)
     strata: str | None = key("Column by which the sample was stratified.", None)
 
 
 class PopulationSize(Section):
-    """The population that the sample was drawn from."""
+    """The population from which the sample was drawn."""
 
-    size: int | None = key("People in the population, the sample included.", None, ge=1)
-    strata: dict[str, int] = key("People of each stratum, by its value in sample.strata.", dict)
+    size: int | None = key("Number of people in the population, including the sample.", None, ge=1)
+    strata: dict[str, int] = key("People in each stratum, by its value in sample.strata.", dict)
 
 
 class MixtureSettings(Section):
-    """The mixture of products that stands for the population."""
+    """The mixture model of the population."""
 
-    classes: int = key("Most classes of people.", 40, ge=2)
+    classes: int = key("Largest number of classes of people.", 40, ge=2)
     draws: int = key("Draws per chain.", 500, ge=1)
     chains: int = key("Independent chains.", 4, ge=1)
     probability: float = key("Probability of the intervals.", 0.9, gt=0, lt=1)
 
 
 class IdentityLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
+    """Limits; the exit code is 3 if one is exceeded."""
 
     max_unique_in_population: float | None = key(
-        "Largest number of people of the sample who are unique in the population, at the upper "
+        "Largest number of people in the sample who are unique in the population, at the upper "
         "end of the interval.", None, ge=0)  # fmt: skip
     max_population_uniques: float | None = key(
-        "Largest number of people of the whole population who are unique in it, at the upper end "
-        "of the interval.", None, ge=0)  # fmt: skip
+        "Largest number of people in the population who are unique in it, at the upper end of the "
+        "interval.", None, ge=0)  # fmt: skip
     max_match_probability: float | None = key(
         "Largest probability that a match to any person is right.", None, ge=0, le=1
     )
     max_marketer_risk: float | None = key(
-        "Largest share of correct matches when all are matched.", None, ge=0, le=1
+        "Largest share of correct matches if everybody is matched.", None, ge=0, le=1
     )
 
 
 class IdentityQuestion(AnyScenario):
-    """How many people of a sample are unique in the population, or nearly so."""
+    """How many people in a sample are unique in the population, or nearly so."""
 
     kind: Literal["identity"] = key("Kind of the scenario.")
     sample: SampleFile = key("The sample.")
     population: PopulationSize = key("The population.", PopulationSize)
-    model: MixtureSettings = key("How the population is learned.", MixtureSettings)
-    limits: IdentityLimits = key("What is acceptable.", IdentityLimits)
+    model: MixtureSettings = key("How the population is estimated.", MixtureSettings)
+    limits: IdentityLimits = key("Limits on the results.", IdentityLimits)
 
     def check(self) -> Iterator[str]:
-        """Yield what the keys contradict each other in."""
+        """Yield contradictions between keys."""
         strata = self.population.strata
         if self.population.size is None and self.sample.weights is None and not strata:
-            yield "give population.size, or in sample.weights the column of sampling weights."
+            yield "give population.size, or the column of sampling weights as sample.weights."
         if bool(strata) != (self.sample.strata is not None):
-            yield "sample.strata, the column, and population.strata, its people, go together."
+            yield "sample.strata (a column) and population.strata (its people) need each other."
         if strata and self.population.size is not None:
-            yield "population.strata gives the size of the population; leave population.size out."
+            yield "population.strata gives the size of the population; leave out population.size."
 
     def prepare(self) -> PreparedIdentity:
-        """Read the sample and find what is wrong with it before anything expensive runs."""
+        """Read and check the sample before anything expensive."""
         from anonbayes.errors import TableError, nearest
         from anonbayes.io.text import read_csv_text
 
@@ -98,7 +98,7 @@ class IdentityQuestion(AnyScenario):
                 hint = nearest(name, frame.columns)
                 raise TableError(f"{asked.file.name}: there is no column {name!r}. {hint}")
         frame = frame.drop(columns=list(asked.drop))
-        return PreparedIdentity(self, frame.mask(frame == ""))  # an empty cell is no value
+        return PreparedIdentity(self, frame.mask(frame == ""))  # an empty cell is missing
 
 
 # -------------------------------------------------------------------------------------------------
@@ -113,9 +113,9 @@ class PreparedIdentity:
     frame: pd.DataFrame
 
     def run(self) -> Result:
-        """Learn the population; count those who stand out.
+        """Estimate the population, and count the people who stand out.
 
-        Tables hold measures and numbers of lines, no value of a person.
+        Tables contain measures and line numbers, but no values of a person.
         """
         from anonbayes.uniqueness.identity import identity
 

@@ -65,7 +65,9 @@ def test_residue_assigned_reported_or_refused(caplog):
     published = table.to_frames()[0]["x"].tolist()
     assert sorted([*published, df.loc[left.index[0], "x"]]) == list(range(7))
 
-    with pytest.raises(AnonymizationError, match=r"1 rows fill no group of 2.*residue='assign'"):
+    with pytest.raises(
+        AnonymizationError, match=r"1 rows do not fill a group of 2.*residue='assign'"
+    ):
         anatomy(df, "ill", 2, seed=0, residue="error")
     with pytest.raises(AnonbayesError, match="residue='drop'"):
         anatomy(df, "ill", 2, residue="drop")

@@ -58,7 +58,7 @@ def test_one_of_several_is_the_same_as_one():
 def test_what_is_not_possible_is_said():
     with pytest.raises(AnonymizationError, match=r"'drug' has 3 distinct values.*at most 3"):
         ab.anonymize.mondrian(people(), ["ill", "drug"], k=4, l=4)
-    with pytest.raises(TableError, match="Anatomy hides one column"):
+    with pytest.raises(TableError, match="Anatomy hides a single column"):
         ab.anonymize.anatomy(people(), ["ill", "drug"], l=2)
     with pytest.raises(TableError, match="'drug' cannot be both"):
         ab.anonymize.mondrian(people(), ["ill", "drug"], k=4, quasi_identifiers=["age", "drug"])

@@ -143,5 +143,5 @@ def test_names_say_what_is_held():
     held = [(one.group, one.others, one.also) for one in found[1:]]
     assert held == [(0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 0, 0)]
     assert not Attacker(name="collector", also=False).also
-    with pytest.raises(ValueError, match="a neighbour knows some attributes"):
+    with pytest.raises(ValueError, match="attributes that a neighbour knows"):
         Attacker(name="neighbour")

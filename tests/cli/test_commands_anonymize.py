@@ -71,7 +71,7 @@ def test_report_measures_utility(run_json, people, trees, tmp_path, monkeypatch)
 def test_empty_cells(run_json, refused, tmp_path):
     (tmp_path / "people.csv").write_text("age;diagnosis\n30;flu\n;cold\n31;flu\n33;cold\n")
     said = refused(*ASK, "-k", 2, "--out", "x.csv")
-    assert "column 'age', row 1 (the first is 0)" in said and "age 1" in said
+    assert "column 'age', row 1 (rows are counted from 0)" in said and "age 1" in said
     assert "--missing: 'category'" in said and "'drop'" in said
     found = run_json(*ASK, "-k", 2, "--out", "x.csv", "--missing", "category")
     assert found["rows"] == 4 and found["k"] >= 2
@@ -84,7 +84,7 @@ def test_empty_cells(run_json, refused, tmp_path):
         ([], "needs --k"),
         (["-k", 2, "--scheme", "magic"], "--scheme 'magic' is not valid"),
         (["-k", 2, "--scheme", "recode"], "needs --hierarchies"),
-        (["-k", 2, "--local"], "--local has no meaning with --scheme 'mondrian'"),
+        (["-k", 2, "--local"], "--local does not apply to --scheme 'mondrian'"),
         (["-k", 2, "--anatomy", "s.csv"], "--anatomy does not apply"),
         (["--scheme", "anatomy", "-l", 2], "--anatomy for its second table"),
         (["--scheme", "anatomy", "-l", 50, "--anatomy", "s.csv"], "l=50 is not possible"),
@@ -93,7 +93,7 @@ def test_empty_cells(run_json, refused, tmp_path):
         (["-k", 2, "--drop", "agee"], "Did you mean 'age'"),
         (["-k", 2, "--sep", ","], "'diagnosis'"),
         (["-k", 2, "--report", "x.csv"], "Two output files have the same name"),
-        (["-k", 2, "--missing", "unknown"], "--missing 'unknown' has no meaning"),
+        (["-k", 2, "--missing", "unknown"], "--missing 'unknown' cannot be used"),
     ],
 )
 def test_bad_input(refused, people, more, said):
@@ -227,14 +227,14 @@ usefulness = "accuracy"
     [
         (["two.csv"], ["--holdout", "absent.csv"], "no file 'absent.csv'"),
         (["two.csv"], ["--holdout", "strange.csv"], "--holdout, beside two: Column 'diagnosis'"),
-        (["two.csv"], ["--usefulness", "beauty"], "--usefulness 'beauty' is not known"),
+        (["two.csv"], ["--usefulness", "beauty"], "--usefulness 'beauty' is not valid"),
         (["two.csv", "two.csv"], [], "Two releases are called 'two'"),
         (["two.csv", "x=absent.csv"], [], "x: There is no file 'absent.csv'"),
-        (["=two.csv"], [], "is not [NAME=]FILE"),
-        (["two.csv+"], [], "is not [NAME=]FILE"),
+        (["=two.csv"], [], "must be [NAME=]FILE"),
+        (["two.csv+"], [], "must be [NAME=]FILE"),
         (["two.csv"], ["--threat", "RF"], "--threat 'RF' is not valid"),
         (["two.csv"], ["--max-threatened", "7"], "--max-threatened 7.0 must be at most 1"),
-        (["two.csv"], ["--domain", "age"], "must be NAME=..., such as sex=f,m"),
+        (["two.csv"], ["--domain", "age"], "must have the form NAME=..., such as sex=f,m"),
         (["two.csv"], ["--cleartext", "others.csv"], "not a release of this cleartext"),
     ],
 )

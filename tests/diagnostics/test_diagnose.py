@@ -93,7 +93,7 @@ def test_the_failure_is_told_in_plain_words(trapped):
     assert words.startswith("FAILED: the chains do not agree with each other")
     assert "Taken alone, chains 0, 1, 2, 3 look settled" in words
     assert "chains 2, 3 near -191,98" in check(trapped, "log density").finding
-    assert "will not bridge modes; sample with step='tempered'" in words
+    assert "will not connect the modes; use step='tempered'" in words
     assert "gibbs, step block" in trapped.source
 
 
@@ -248,7 +248,7 @@ def test_advice_names_steps_that_exist():
     idata = make_chains([0, 0, 1, 1], rows=5)
     assert "ladder longer" in ab.diagnose(posterior(idata, step="tempered")).text
     for step in ("tree", "pymc", None):
-        assert "will not bridge modes" not in ab.diagnose(posterior(idata, step=step)).text
+        assert "will not connect the modes" not in ab.diagnose(posterior(idata, step=step)).text
 
 
 def test_constant_and_broken_quantities_are_named():
@@ -426,7 +426,7 @@ def test_worst_names_the_parameters_that_differ(trapped):
 
 
 def test_no_draws_are_no_diagnosis():
-    with pytest.raises(AnonbayesError, match="holds no draws"):
+    with pytest.raises(AnonbayesError, match="contains no draws"):
         ab.diagnose(np.empty((2, 0)))
 
 

@@ -76,7 +76,7 @@ def test_autocorrelation_tells_step_methods_apart():
     assert swap[5] == pytest.approx(0.9**5, abs=0.05)
     assert abs(block[5]) < 0.02
     assert rows[5] == pytest.approx(0.8**5, abs=0.06)
-    with pytest.raises(AnonbayesError, match="nothing varies in 'draws'"):
+    with pytest.raises(AnonbayesError, match="no quantity in 'draws'"):
         plot_autocorrelation(np.ones((2, 50)))
 
 

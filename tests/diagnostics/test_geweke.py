@@ -220,8 +220,8 @@ def test_missing_and_constant_chains_are_reported(method):
     [
         ({"first": 0.6}, "overlap"),
         ({"first": 0.2, "intervals": 3, "scheme": "blocks"}, "overlap"),
-        ({"first": 0.0}, "first=0.0 is not a fraction"),
-        ({"last": 1.5}, "last=1.5 is not a fraction"),
+        ({"first": 0.0}, "first=0.0 must be a fraction"),
+        ({"last": 1.5}, "last=1.5 must be a fraction"),
         ({"intervals": 0}, "intervals=0"),
         ({"method": "spectral"}, "choose one of 'ar', 'ess'"),
         ({"scheme": "paper"}, "choose one of 'discard', 'blocks'"),

@@ -158,6 +158,6 @@ def test_an_assessment_that_was_killed_between_the_renames(start, tmp_path):
     refused = start(fault_work.command, fault_work.assess(out), tmp_path / "refused")
     refused.join(150)
     assert refused.exitcode == 2
-    assert "holds an earlier run" in (tmp_path / "refused").read_text()
+    assert "contains an earlier run" in (tmp_path / "refused").read_text()
     assert {f.name: f.read_bytes() for f in out.iterdir()} == before
     assert not (tmp_path / ".out.lock").exists()

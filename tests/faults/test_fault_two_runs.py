@@ -58,7 +58,7 @@ def test_one_assessment_wins_the_other_is_told(start, tmp_path):
     assert sorted(f.name for f in tmp_path.iterdir()) == ["first", "out", "second"]
     third = start(fault_work.command, settings[1], tmp_path / "third")
     third.join(150)
-    assert third.exitcode == 2 and "holds an earlier run" in (tmp_path / "third").read_text()
+    assert third.exitcode == 2 and "contains an earlier run" in (tmp_path / "third").read_text()
 
 
 def test_two_scenarios(start, tmp_path):

@@ -83,10 +83,10 @@ def test_the_command_line_starts_workers_when_asked(tmp_path, write, client, mon
 
 def test_workers_are_refused_where_they_are_of_no_use(client):
     models = Path(__file__).parents[2] / "models"
-    with pytest.raises(AnonbayesError, match="kind 'survey' runs in one piece"):
+    with pytest.raises(AnonbayesError, match="kind 'survey' cannot use several workers"):
         run(load(models / "uldp_survey.toml"), client=client)
     done = CliRunner().invoke(app, ["run", str(models / "uldp_survey.toml"), "--workers", "2"])
-    assert "runs in one piece" in str(done.exception)
+    assert "cannot use several workers" in str(done.exception)
     assert CliRunner().invoke(app, ["run", "any.toml", "--workers", "0"]).exit_code == 2
 
 

@@ -151,8 +151,8 @@ def test_starter_uncommented_is_a_scenario(people):
     ("text", "options", "said"),
     [
         ("a;b\n1;2\n", {"sensitive": "c"}, "no column 'c'"),
-        ("a\n1\n", {}, "one column only"),
-        ("a;b\n1;2\n", {"sep": ","}, "one column only"),
+        ("a\n1\n", {}, "a single column"),
+        ("a;b\n1;2\n", {"sep": ","}, "a single column"),
     ],
 )
 def test_init_says_what_is_wrong(tmp_path, text, options, said):
@@ -237,5 +237,5 @@ def test_empty_cells_are_a_mistake_until_explained(tmp_path):
 def test_starter_remarks_on_secrets_that_nobody_shares(tmp_path):
     lines = "".join(f"{i % 3},{1000 + 7 * i}\n" for i in range(60))
     (tmp_path / "t.csv").write_text("ward,income\n" + lines)
-    assert "hardly ever shared" in starter(tmp_path / "t.csv", folder=tmp_path)
+    assert "few are shared" in starter(tmp_path / "t.csv", folder=tmp_path)
     assert "hardly ever" not in starter(tmp_path / "t.csv", folder=tmp_path, sensitive="ward")

@@ -94,7 +94,7 @@ def test_files_that_are_no_scenarios(tmp_path):
     with pytest.raises(ScenarioError, match="no file"):
         load(bad)
     bad.write_text("kind = 1 2")
-    with pytest.raises(ScenarioError, match=r"not TOML.*line 1"):
+    with pytest.raises(ScenarioError, match=r"not valid TOML.*line 1"):
         load(bad)
     bad.write_text('question = "?"')
     with pytest.raises(ScenarioError, match=r"has no kind.*assessment, survey"):

@@ -67,7 +67,7 @@ def test_an_earlier_run_stays_unless_told(scenario, tmp_path):
 
 def test_force_spares_what_no_run_has_written(scenario, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(AnonbayesError, match="no run has written"):
+    with pytest.raises(AnonbayesError, match="not results of a run"):
         write(scenario, result(), tmp_path, force=True)
     with pytest.raises(AnonbayesError, match="is a file"):
         Place(tmp_path / "thesis.txt", force=True).check()

@@ -102,7 +102,7 @@ def test_a_mixed_table_has_a_channel_per_column():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('release.dataset = "table1"', "is in clear"),
+        ('release.dataset = "table1"', "is a cleartext"),
         ('release.dataset = "table1_recode"', "Did you mean 'table1_recoded'"),
         ('release = {scheme="mondrian", sensitive="Diss", k=2}', "Did you mean 'Dis'"),
         ('release = {scheme="recode", sensitive="Dis", k=2}', "needs release.hierarchies"),
@@ -165,7 +165,7 @@ def test_numbers_from_a_file(tmp_path, write):
     assert abs(run(write(text)).measures["answer"] - 3.5) <= 1
     for content, said in (
         ("y\n3\n", "numbers.column = 'x' is not a column of 'n.csv'"),
-        ("x\n3\nfour\n", "numbers only"),
+        ("x\n3\nfour\n", "other cells than numbers"),
         ("x\n3\n11\n", "11 lies outside"),
     ):
         (tmp_path / "n.csv").write_text(content)

@@ -61,8 +61,8 @@ def test_every_problem_is_listed_at_once():
         ({"release": {"scheme": "recode", "sensitive": "Dis"}}, "scheme 'recode' needs k"),
         ({"release": {"scheme": "anatomy", "sensitive": "Dis"}}, "needs l"),
         ({"release": {"dataset": "x", "scheme": "recode"}}, "exactly one of"),
-        ({"release": {"dataset": "table1_recoded", "k": 3}}, "k has no meaning"),
-        ({"release": {"dataset": "t", "local": True}}, "local has no meaning"),
+        ({"release": {"dataset": "table1_recoded", "k": 3}}, "k does not apply"),
+        ({"release": {"dataset": "t", "local": True}}, "local does not apply"),
         ({"release": {"file": "nowhere.csv", "sensitive": "Dis"}}, "there is no file"),
         ({"cleartext": {"dataset": "a", "file": __file__}}, "either dataset or file"),
         ({"limits": {"max_threatened": 1.5}}, "must be at most 1"),
@@ -95,7 +95,7 @@ def test_columns_of_a_mixed_table():
     assert "release.columns.Nat: method 'bins' needs bins." in problems(
         **column(method="bins", lower=0, upper=1)
     )
-    assert "epsilon has no meaning" in problems(**column(method="clear", epsilon=1))
+    assert "epsilon does not apply" in problems(**column(method="clear", epsilon=1))
     assert "needs sensitive" in problems(**column(method="utility_optimized_rr", epsilon=1))
 
 
