@@ -120,7 +120,7 @@ class RecordSet:
         )
 
     def group(self, node: Sequence[int]) -> tuple[Ints, Floats, Ints]:
-        """Return the group of each record on these levels, and the groups' rows and distinct secrets.
+        """Return the group of each record on these levels, and each group's rows and secrets.
 
         With several sensitive columns, the one with the fewest distinct values counts.
         """

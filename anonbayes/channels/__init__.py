@@ -1,7 +1,7 @@
 """Channels: the likelihood of a released value given the true one.
 
-``from anonbayes.channels import RandomizedResponse`` loads NumPy and nothing larger: what a device
-needs. Names are listed in ``__init__.pyi`` and loaded when first used.
+``from anonbayes.channels import RandomizedResponse`` loads nothing larger than NumPy, which is all
+that a device needs. Names are listed in ``__init__.pyi`` and loaded when first used.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""What every channel can do.
+"""Base class of channels.
 
 A channel ``Q(y|x)`` turns a true value ``x`` of its domain into a released report ``y``. It is
 used on two sides. A user's device calls `Channel.release`. An analyst holds the reports and
@@ -7,16 +7,16 @@ needs their likelihood: `Channel.likelihood` for the distribution of the true va
 
 Writing a channel
 -----------------
-Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
-probabilities, ``hit`` for the value held and ``miss`` for any other; give these two,
-``_draw``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases
-and audits follow. Bit channels with probabilities per value subclass `BitChannel`
-(`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
-channels subclass `Generalization`. Others subclass `Channel` and give the abstract methods and,
-when the reports can be listed, ``matrix``. An entry in `anonbayes.channels.registry` makes the
-channel known to the command line, to scenarios and to `choose_channel`.
+If a report *supports* each value with two probabilities, ``hit`` for the true value and ``miss``
+for any other, subclass `PureChannel` (`anonbayes.channels.pure`) and define these two, ``_draw``,
+``counts``, ``likelihood`` and ``evidence``; estimators, losses, worst cases and audits follow. Bit
+channels with probabilities per value subclass `BitChannel` (`anonbayes.channels.unary`) and need
+only ``hit`` (``a``) and ``miss`` (``b``). Deterministic channels subclass `Generalization`. Others
+subclass `Channel` and define the abstract methods and, if the reports can be listed, ``matrix``. An
+entry in `anonbayes.channels.registry` makes the channel known to the command line, to scenarios and
+to `choose_channel`.
 
-Importing a channel loads NumPy only: what estimates need is loaded when they are asked for.
+Importing a channel loads only NumPy: what estimates need is loaded when they are computed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Symbols:
 class Naming(NamedTuple):
     """Reports that may name a value: ``Q(y|x) = floor[y] + gain[y] 1[x = y]``.
 
-    `share` is the probability that a report names a value at all; otherwise it tells nothing.
+    `share` is the probability that a report names a value at all; otherwise it reveals nothing.
     """
 
     floor: Floats
@@ -136,7 +136,7 @@ class Naming(NamedTuple):
 
 
 class Mechanism:
-    """What commands and scenarios ask of every mechanism, for single values or for sets.
+    """Interface that commands and scenarios use for every mechanism, for single values or sets.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Mechanism:
     epsilon : float
         The privacy budget of the guarantee; infinite if there is none.
     hit, miss : ndarray, shape (K,), or None
-        Probability that somebody who holds the value, or does not, supports it, where reports
+        Probability that somebody who has the value, or does not have it, supports it, if reports
         support values.
     """
 
@@ -154,11 +154,11 @@ class Mechanism:
     hit: Floats | None = None
     miss: Floats | None = None
 
-    #: Whether reports tell the mean of numbers (`mean`, `variance`).
+    #: Whether the mean of numbers can be estimated from reports (`mean`, `variance`).
     tells_mean: bool = False
 
     def further_audits(self) -> list[Audit]:
-        """Audits of what holds beside the guarantee of one report."""
+        """Audits of further guarantees, besides that of a single report."""
         return []
 
     def total_variation(self) -> float | None:
@@ -169,13 +169,13 @@ class Mechanism:
 class Channel(Mechanism, ABC):
     """Likelihood of a released report given the true value."""
 
-    #: Mask of the values that a utility-optimized channel protects; None where all are.
+    #: Mask of the values that a utility-optimized channel protects; None if it protects all.
     sensitive: Mask | None = None
 
     #: Estimators that `estimate` offers for this channel.
     methods: tuple[str, ...] = ("mle", "em", "bayes")
 
-    #: The one that the command line takes unless told otherwise.
+    #: The default estimator of the command line.
     default_method: str = "mle"
 
     # -- the user's device -------------------------------------------------------------------
@@ -188,29 +188,29 @@ class Channel(Mechanism, ABC):
         values : iterable
             True values; for a `BinnedDomain`, any numbers in its range.
         seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
+            None uses the operating system's secure random source.
         """
         return self._draw(self._encode(values), self._source(seed))
 
     def release_codes(self, codes: npt.ArrayLike, *, seed: Seed = None) -> Any:
-        """As `release`, of codes of the domain instead of values; reports may be codes, too."""
+        """Like `release`, for codes of the domain instead of values; reports may also be codes."""
         return self._draw(check_codes(codes, len(self.domain)), self._source(seed))
 
     def _draw(self, codes: Ints, source: Source) -> Any:
-        """Reports of codes: what most channels give instead of `release`."""
+        """Draw the reports of codes; most channels define this instead of `release`."""
         raise ChannelError(f"{type(self).__name__} has no reports of codes; use release.")
 
     def reporter(self, *, seed: Seed = None) -> Callable[[object], Any]:
         """Return a function that turns one true value into one report, to run on a device.
 
-        It draws from the same distribution as `release`, without setting up arrays on every call. A
+        It draws from the same distribution as `release`, without setting up arrays in every call. A
         list of its reports can be used wherever the result of `release` can.
 
         Parameters
         ----------
         seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source. The same seed gives other reports
-            than `release`.
+            None uses the operating system's secure random source. The same seed gives different
+            reports than in `release`.
 
         Examples
         --------
@@ -240,7 +240,7 @@ class Channel(Mechanism, ABC):
     def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
         """Largest log ratios of pairs of values, which notions of privacy bound.
 
-        With `protected`, only over reports that prove no value, together with the mask of values
+        With `protected`, only over reports that prove no value, together with a mask of the values
         that some report proves (ULDP (5)).
         """
 
@@ -265,22 +265,22 @@ class Channel(Mechanism, ABC):
         return notion.audit(self)
 
     def ldp_budget(self) -> float:
-        """Budget of plain local differential privacy; infinite when a report excludes a value.
+        """Budget of plain local differential privacy; infinite if a report excludes a value.
 
-        `epsilon` may be the budget of a weaker notion, for example one that protects sensitive
-        values only.
+        `epsilon` may be the budget of a weaker notion, for example one that only protects sensitive
+        values.
         """
         budgets = (largest_ratio(some.own, some.other, some.alike) for some in self.ratios())
         return max(budgets, default=0.0)
 
-    #: Settings beside domain and budget that `with_epsilon` keeps; None without a budget to change.
+    #: Settings besides domain and budget that `with_epsilon` keeps; None if there is no budget.
     keeps: tuple[str, ...] | None = None
 
     def with_epsilon(self, epsilon: float) -> Self:
-        """Return a channel of the same kind with another budget; other settings are the default."""
+        """Return a channel of the same kind with another budget; other settings become default."""
         if self.keeps is None:
             raise ChannelError(
-                f"{type(self).__name__} has no budget that could be changed; give a function that "
+                f"{type(self).__name__} has no budget that could be changed; pass a function that "
                 "returns a channel for each epsilon."
             )
         kept = {name: getattr(self, name) for name in self.keeps}
@@ -306,7 +306,7 @@ class Channel(Mechanism, ABC):
         return None
 
     def draw_symbols(self, codes: Ints, rng: np.random.Generator) -> Ints | None:
-        """Symbols of values given one draw of a report's public part; None if there is none."""
+        """Symbols of values for one draw of a report's public part; None if there is none."""
         return None
 
     def matrix(self) -> Floats:
@@ -316,10 +316,10 @@ class Channel(Mechanism, ABC):
         )
 
     def apply(self, p: npt.ArrayLike) -> Floats:
-        """Distribution of the reports when the true values have distribution `p`: ``p Q``.
+        """Return the distribution of the reports if the true values have distribution `p`: ``p Q``.
 
-        `p` is an array in the order of the domain, or a mapping or pandas Series labelled with its
-        values; so it is in all methods below.
+        Here and in all methods below, `p` is an array in the order of the domain, or a mapping or
+        pandas Series labelled with its values.
         """
         return shares_of(p, self.domain) @ self.matrix()
 
@@ -335,22 +335,22 @@ class Channel(Mechanism, ABC):
         reports
             What `release` returned for many users.
         method : {"mle", "em", "bayes", "empirical", "norm_sub", "threshold", "shrinkage"}
-            * ``"mle"``: maximum likelihood, in closed form where there is one, else by
-              accelerated EM (`iterations`, `tolerance`, `start`; giving one asks for EM);
-            * ``"em"``: plain EM, which regularises when stopped early (`iterations`, `tolerance`,
+            * ``"mle"``: maximum likelihood, in closed form if there is one, else by accelerated EM
+              (`iterations`, `tolerance`, `start`; passing one of them selects EM);
+            * ``"em"``: plain EM, which regularises if stopped early (`iterations`, `tolerance`,
               `start`);
             * ``"bayes"``: posterior draws under a Dirichlet prior whose weight is learned unless
               `alpha` or `prior_weight` is given (`draws`, `tune`, `chains`, `thin`, `seed`); `p` is
               the posterior mean;
-            * ``"empirical"``: unbiased, may be negative (pure channels);
-            * ``"norm_sub"``: the distribution nearest to the empirical estimate (pure channels);
-            * ``"threshold"``: significant empirical estimates only, with the remainder spread
-              evenly (`alpha`, `remainder`; pure channels);
-            * ``"shrinkage"``: posterior means under a prior that is learned from all counts
-              (`iterations`; pure channels), nearly as fast as the empirical estimate. With a
-              hundred values or more and noise that outweighs most shares, it and ``"threshold"``
-              were the most accurate, each in about four out of ten settings tried; a dozen values
-              leave little to learn from.
+            * ``"empirical"``: unbiased, may be negative (pure channels); * ``"norm_sub"``: the
+            distribution nearest to the empirical estimate (pure channels); * ``"threshold"``: only
+            significant empirical estimates, with the remainder spread evenly
+              (`alpha`, `remainder`; pure channels);
+            * ``"shrinkage"``: posterior means under a prior learned from all counts (`iterations`;
+              pure channels), almost as fast as the empirical estimate. With at least a hundred
+              values and noise larger than most shares, it and ``"threshold"`` were the most
+              accurate, each in about four of ten settings tried; with a dozen values there is
+              little to learn from.
         **settings
             Settings of the method, and `level` for the intervals.
         """
@@ -379,24 +379,24 @@ class Channel(Mechanism, ABC):
         return estimate
 
     def misfit(self, reports: object) -> float:
-        """Upper bound on the probability of reports that fit this badly; NaN if not known."""
+        """Upper bound on the probability of reports that fit this badly; NaN if unknown."""
         return float("nan")
 
     def expected_loss(
         self, p: npt.ArrayLike, n: int, *, norm: str = "l2", sampled: bool = True
     ) -> float:
         """Return the empirical estimator's expected loss from `n` reports (pure channels)."""
-        raise ChannelError(f"{type(self).__name__} has no unbiased estimator, hence no such loss.")
+        raise ChannelError(f"{type(self).__name__} has no unbiased estimator, so no such loss.")
 
     def worst_case_distribution(self, *, norm: str = "l2") -> Floats:
         """Distribution with the largest expected loss (pure channels)."""
-        raise ChannelError(f"{type(self).__name__} has no unbiased estimator, hence no such loss.")
+        raise ChannelError(f"{type(self).__name__} has no unbiased estimator, so no such loss.")
 
     def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
         """Largest expected loss of the empirical estimate over all distributions."""
         return self.expected_loss(self.worst_case_distribution(norm=norm), n, norm=norm)
 
-    # -- estimators that need the likelihood only ----------------------------------------------
+    # -- estimators that only need the likelihood ----------------------------------------------
 
     def fast_likelihood(self, reports: object) -> SimplexLikelihood:
         """Likelihood that EM maximises; structured channels override it with a faster one."""
@@ -481,11 +481,11 @@ class Channel(Mechanism, ABC):
         return [str(value) for value in list_of("reports", reports)]
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
-        """Parse reports from texts; errors say `where` and in which row."""
+        """Parse reports from texts; errors name `where` and the row."""
         return Channel.read_values(self, texts, where=where)
 
     def read_values(self, texts: Sequence[str], *, where: str = "values") -> Any:
-        """Parse true values from texts; errors say `where` and in which row."""
+        """Parse true values from texts; errors name `where` and the row."""
         for text in dict.fromkeys(texts):
             known_value(self.domain, text, f"{where}, row {list(texts).index(text)}")
         return list(texts)
@@ -493,11 +493,11 @@ class Channel(Mechanism, ABC):
     # -- for subclasses ----------------------------------------------------------------------
 
     def _noise(self, seed: Seed, purpose: str) -> np.random.Generator:
-        """Seeded noise of this column for one purpose; see `generator`."""
+        """Seeded noise of this column for a purpose; see `generator`."""
         return generator(seed, purpose, self.domain.name)
 
     def _source(self, seed: Seed, purpose: str = "release") -> Source:
-        """Secure source when `seed` is None, else seeded noise of this column."""
+        """Secure source if `seed` is None, else seeded noise of this column."""
         return randomness(seed, purpose, self.domain.name)
 
     def _encode(self, values: object) -> Ints:
@@ -510,7 +510,7 @@ class Channel(Mechanism, ABC):
             if None not in few:
                 return np.array(few, dtype=np.int64)
         if isinstance(values, np.ndarray) and values.ndim != 1:
-            raise ChannelError(f"values must be one column, got an array of shape {values.shape}.")
+            raise ChannelError(f"values must be one column, not an array of shape {values.shape}.")
         if isinstance(values, np.ndarray):
             import pandas as pd
 
@@ -535,7 +535,7 @@ def check_codes(codes: npt.ArrayLike, size: int) -> Ints:
 def check_channel(channel: object) -> Channel:
     """Return the channel; raise `ChannelError` for anything else."""
     if not isinstance(channel, Channel):
-        raise ChannelError(f"A {type(channel).__name__} is not a channel of single values.")
+        raise ChannelError(f"{type(channel).__name__} is not a channel of single values.")
     return channel
 
 
@@ -548,7 +548,7 @@ def known_value(domain: Domain, text: str, where: str) -> None:
 
 
 def labels_of_texts(texts: Sequence[str], labels: Iterable[Any], where: str) -> list[Any]:
-    """Labels of reports that a file spells; raise `ChannelError` for a text that is none."""
+    """Return the reports spelled in a file; raise `ChannelError` for any other text."""
     known = {str(label): label for label in labels}
     for row, text in enumerate(texts):
         if text not in known:
@@ -561,7 +561,7 @@ def labels_of_texts(texts: Sequence[str], labels: Iterable[Any], where: str) -> 
 def budget_second(*old: str) -> Callable[[F], F]:
     """Let a constructor ``(domain, epsilon, *, ...)`` accept its former order of arguments.
 
-    `old` names what used to follow the domain. Such calls work, with a `FutureWarning`.
+    `old` names the arguments that used to follow the domain. Such calls give a `FutureWarning`.
     """
 
     def understand(make: F) -> F:
@@ -587,22 +587,22 @@ def budget_second(*old: str) -> Callable[[F], F]:
 
 
 def check_reports(reports: object) -> Sized:
-    """Return reports; raise `ChannelError` for something that cannot be a list of them."""
+    """Return reports; raise `ChannelError` for anything that cannot be a list of them."""
     if not isinstance(reports, Sized):
         raise ChannelError(
-            f"reports={reports!r} is not a list of reports; give what release() returned."
+            f"reports={reports!r} is not a list of reports; pass the result of release()."
         )
     return reports
 
 
 def check_some(n: int) -> None:
-    """Raise `ChannelError` where there is nothing to estimate from."""
+    """Raise `ChannelError` if there are no reports."""
     if n == 0:
         raise ChannelError("There are no reports to estimate from.")
 
 
 def usable(likelihood: L) -> L:
-    """Return the likelihood; raise `ChannelError` without reports, or with an impossible one."""
+    """Return the likelihood; raise `ChannelError` if there are no reports, or impossible ones."""
     check_some(likelihood.n)
     even = likelihood.probabilities(np.full(likelihood.size, 1.0 / likelihood.size))
     impossible = np.flatnonzero((likelihood.weights > 0) & (even <= 0))
@@ -623,7 +623,7 @@ def by_appearance(codes: Ints) -> tuple[Ints, Ints]:
 
 
 def check_matrix_size(channel: Channel, n_reports: int) -> None:
-    """Raise `ChannelError` when the channel's matrix is too large to compute."""
+    """Raise `ChannelError` if the channel's matrix is too large to compute."""
     if len(channel.domain) * n_reports > MAX_MATRIX:
         raise ChannelError(
             f"The matrix of {channel!r} has {len(channel.domain)} x {n_reports} entries, more "
@@ -632,7 +632,7 @@ def check_matrix_size(channel: Channel, n_reports: int) -> None:
 
 
 def whole_reports(channel: Channel, numbers: Floats, count: int) -> Ints:
-    """Return reports that are whole numbers below `count`; raise `ChannelError` for any other."""
+    """Return reports that are integers below `count`; raise `ChannelError` for any other."""
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers < count) & (numbers % 1 == 0)))
     if len(wrong):
         row = int(wrong[0])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
-# Relative excess of a width over ``2/gamma`` that counts as rounding; and as many bins as are made.
+# Relative excess of a width over ``2/gamma`` that counts as rounding; largest number of bins.
 SLACK = 1e-9
 MOST_BINS = 1_000_000
 
@@ -59,8 +59,8 @@ class Generalization(Channel):
     Notes
     -----
     It hides values within a cell perfectly and cells not at all, so it satisfies no finite LDP
-    budget unless there is one cell. Its likelihood says nothing about the split inside a cell:
-    ``method="mle"`` spreads a cell's share evenly, ``method="bayes"`` by the prior.
+    budget unless there is a single cell. Its likelihood says nothing about the split inside a cell:
+    ``method="mle"`` spreads a cell's share evenly, ``method="bayes"`` according to the prior.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class Generalization(Channel):
         )
 
     def evidence(self, reports: object) -> ReportEvidence:
-        """Which values each report allows."""
+        """Values that each report allows."""
         codes, seen = by_appearance(self.report_codes(reports))
         return ReportEvidence(codes, [self.cells[i] for i in seen], self._membership[seen])
 
@@ -181,14 +181,14 @@ class Generalization(Channel):
 
 
 # -------------------------------------------------------------------------------------------------
-# The uniform quantizer: a number is released as the middle of its bin.
+# The uniform quantizer: a number is released as the midpoint of its bin.
 
 
 class UniformQuantizer(Generalization):
     """Bins of equal width; the report is the midpoint of the bin (Quantize Def. IV.1).
 
-    Deterministic: a report has probability one for the values in its bin and zero for all others.
-    Among all deterministic reports of the same quality, it gives away the least (Quantize Thm.
+    It is deterministic: a report has probability one for the values in its bin and zero for all
+    others. Of all deterministic reports of the same quality, it reveals the least (Quantize Thm.
     IV.2).
 
     Parameters
@@ -198,8 +198,8 @@ class UniformQuantizer(Generalization):
     bins : int
         Number of bins, ``[a_i, a_(i+1))``; the last one includes `upper`.
     domain : Domain, optional
-        The true values, for tables and estimates: numbers inside the range. Without it, true values
-        are distinguished by their bins only, and the domain consists of the levels.
+        The true values, for tables and estimates: numbers inside the range. By default the true
+        values are only distinguished by their bins, and the domain consists of the levels.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class UniformQuantizer(Generalization):
     >>> ages.decode(matrix[[0]].indices).tolist()      # who can be behind the first report
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
-    What a report can give away, in nats, and its largest error:
+    How much a report can reveal, in nats, and its largest error:
 
     >>> round(ab.nonstochastic.leakage(quantizer), 4), 1 / quantizer.quality
     (2.3026, 5.0)
@@ -260,7 +260,7 @@ class UniformQuantizer(Generalization):
         """
         return self.levels[self._bins(values, "values")]
 
-    # -- what a report gives away ------------------------------------------------------------------
+    # -- what a report reveals ---------------------------------------------------------------------
 
     @property
     def quality(self) -> float:
@@ -369,7 +369,7 @@ class BinnedDomain(Domain):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The bins as texts, ``[0, 10)``."""
+        """The bins as texts, such as ``[0, 10)``."""
         ends = [f"{end:.12g}" for end in self.edges.tolist()]  # type: ignore[attr-defined]
         last = len(ends) - 2
         return tuple(
@@ -377,7 +377,7 @@ class BinnedDomain(Domain):
         )
 
     def renamed(self, name: str) -> BinnedDomain:
-        """Return the same bins for an attribute of another name."""
+        """Return the same bins under another attribute name."""
         return BinnedDomain(name, self.lower, self.upper, len(self))
 
     def find(self, value: object) -> int | None:

@@ -31,14 +31,14 @@ def Released(name: str, channel: Channel, p: object, *, observed: Any, **kwargs:
         The reports, as `Channel.release` returned them.
     **kwargs
         For channels whose reports are counted (randomized response, `MatrixChannel`): passed to
-        `pymc.Multinomial`, e.g. ``dims``.
+        `pymc.Multinomial`, for example ``dims``.
 
     Returns
     -------
     TensorVariable
-        For these channels the observed counts, a `pymc.Multinomial`, so that
-        posterior predictive checks work; for other channels a `pymc.Potential`. Both are
-        functions of sufficient statistics: distinct reports, not users.
+        For these channels the observed counts, a `pymc.Multinomial`, so that posterior predictive
+        checks work; for other channels a `pymc.Potential`. Both depend on sufficient statistics
+        only: on distinct reports, not on users.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def Released(name: str, channel: Channel, p: object, *, observed: Any, **kwargs:
     if not isinstance(channel, Channel):
         raise ModelError(
             f"Released({name!r}): {type(channel).__name__} is not a channel; the order is name, "
-            "channel, p. Of PaddedSets give its .channel."
+            "channel, p. For PaddedSets, pass its .channel."
         )
     likelihood = usable(channel.likelihood(observed))
     vector = pt.as_tensor_variable(p)

@@ -15,7 +15,7 @@ from anonbayes.errors import ChannelError, one_of
 from anonbayes.notions.selective import InputDiscriminative, MinID, OneID, budget_array
 
 # -------------------------------------------------------------------------------------------------
-# Input-discriminative unary encoding: bits with probabilities of their own.
+# Input-discriminative unary encoding: bits with individual probabilities.
 
 
 class InputDiscriminativeUE(BitChannel):
@@ -84,9 +84,9 @@ class InputDiscriminativeUE(BitChannel):
         notion : {"oneid", "minid"}
             Which pairs a budget protects.
         as_published : bool
-            Solve the paper's problem, which also constrains a value against itself. OneID does not
-            require that where a value is the only one with its budget, and dropping it reduces the
-            loss: with budgets of 0.5 and 3, to 9.06 from 19.68.
+            Whether to solve the paper's problem, which also constrains a value against itself.
+            OneID does not require that for a value that is the only one with its budget, and
+            dropping it reduces the loss: with budgets of 0.5 and 3, from 19.68 to 9.06.
 
         Examples
         --------
@@ -122,17 +122,17 @@ class InputDiscriminativeUE(BitChannel):
 # optimum the constraints bind. OneID-LDP then leaves one unknown, the common ``w``; MinID-LDP two,
 # the largest ``u`` and the largest ``w`` (MODEL 3).
 #
-# The paper also limits a value against itself, ``u_i + w_i <= r_ii``, which no pair asks for when
-# the value is alone in its class. Without this, OneID-LDP lets one such value ``s`` have a larger
-# ``w`` than the common one: ``u_s = eps_s - w`` and ``u_i = eps_i - w_s``, two unknowns.
+# The paper also limits a value against itself, ``u_i + w_i <= r_ii``, which no pair requires if the
+# value is alone in its class. Without this constraint, OneID-LDP lets one such value ``s`` have a
+# larger ``w`` than the common one: ``u_s = eps_s - w`` and ``u_i = eps_i - w_s``, two unknowns.
 
 NOTIONS = ("oneid", "minid")
 
-# Larger finite budgets are treated as this one, which is stricter and nowhere noticeable.
+# Larger finite budgets are treated as this one, which is stricter but not noticeably so.
 LARGEST_BUDGET = 500.0
-# A bit kept with 1 - exp(-w) needs 1 - a to be a number of its own next to 1.
+# For a bit kept with 1 - exp(-w), 1 - a must be distinguishable from 1.
 LARGEST_KEEP = 34.0
-# Values that are alone with their budget are tried from both ends of the budgets.
+# Values that are alone with their budget are tried from both ends of the range of budgets.
 TRIED = 8
 ROUNDING = 16 * float(np.finfo(float).eps)
 
@@ -154,8 +154,8 @@ def optimum(
 ) -> Optimum:
     """Best ``a`` and ``b`` of unary encoding for classes of `sizes` values with these budgets.
 
-    Infinite budgets lift their constraints. `as_published` keeps the limit of a value against
-    itself, which MinID always has. As floats, too, the probabilities satisfy every constraint.
+    Infinite budgets remove their constraints. `as_published` keeps the limit of a value against
+    itself, which MinID always has. The probabilities satisfy every constraint even after rounding.
     """
     one_of("notion", notion, NOTIONS)
     budget, size = np.asarray(epsilon, dtype=float), np.asarray(sizes, dtype=float)
@@ -195,7 +195,7 @@ def _candidates(epsilon: Floats, sizes: Floats) -> list[int]:
 
 
 def _one_apart(epsilon: Floats, sizes: Floats, single: int) -> tuple[Floats, Floats]:
-    """``u`` and ``w`` when the value of class `single` has a ``w`` of its own."""
+    """``u`` and ``w`` if the value of class `single` has its own ``w``."""
     others = np.arange(len(epsilon)) != single
     several = sizes[others].sum() > 1
     widest = min(float(epsilon[others].min()), LARGEST_KEEP)
@@ -255,7 +255,7 @@ def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
     def slope(logit: float) -> float:
         s, rest = 1.0 / (1.0 + np.exp(-logit)), 1.0 / (1.0 + np.exp(logit))
-        with np.errstate(divide="ignore"):  # a budget so large that its noise is none
+        with np.errstate(divide="ignore"):  # a budget so large that its noise vanishes
             fall = np.log(weight * q @ (behind + rest) ** -2.0)
         return float(fall - log_rise + 2.0 * np.log(s))
 
@@ -264,7 +264,7 @@ def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     ends = slope(-300.0), slope(300.0)
     if ends[0] * ends[1] < 0:
         root = optimize.brentq(slope, -300.0, 300.0, xtol=1e-13)
-    else:  # budgets so large that the answer is an end, to the last digit
+    else:  # budgets so large that the solution is an end point within rounding
         root = -300.0 if abs(ends[0]) < abs(ends[1]) else 300.0
     x = float(q.max()) + smallest / (1.0 + np.exp(root))
     keep = min(-np.log(x), LARGEST_KEEP)
@@ -311,7 +311,7 @@ def _repair(
 ) -> tuple[Floats, Floats]:
     """Bit probabilities whose rounded values satisfy the constraints.
 
-    Where rounding carried a ratio above its limit, ``u`` (for MinID ``w`` too) shrinks.
+    If rounding moved a ratio above its limit, ``u`` (for MinID also ``w``) is reduced.
     """
     for attempt in range(50):
         a = np.expm1(-w) / np.expm1(-(u + w))
@@ -330,7 +330,7 @@ def _repair(
             over = np.maximum(over, _excess(np.max(own) + other + margin, epsilon))
         if (over <= 0).all():
             return a, b
-        # Each attempt gives way a little more than needed, or rounding could undo it for ever.
+        # Each attempt gives a little more than needed, or rounding could undo it forever.
         give = np.where(over > 0, over + attempt * margin, 0.0)
         u = u - give
         if notion == "minid":
@@ -342,7 +342,7 @@ def _repair(
 
 
 def _excess(log_ratio: Floats, epsilon: Floats) -> Floats:
-    """By how much each class exceeds its budget; infinite budgets cannot be exceeded."""
+    """Excess of each class over its budget; infinite budgets cannot be exceeded."""
     over = np.zeros(len(epsilon))
     limited = np.isfinite(epsilon)
     over[limited] = log_ratio[limited] - epsilon[limited]

@@ -34,14 +34,14 @@ from anonbayes.notions.ldp import Description, check_epsilon
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
-# The prime of hash functions, unless they are invertible, and the limit for numbers of symbols.
+# Modulus of hash functions that are not invertible, and the limit for numbers of symbols.
 MERSENNE = 2**61 - 1
 SMALL = 2**31
 
-# How a report is spelled in a file.
+# Spelling of a report in a file.
 TRIPLE = re.compile(r"([0-9]{1,19})/([0-9]{1,19})/([0-9]{1,19})")
 
-# Hash evaluations that a likelihood may cost; some minutes.
+# Most hash evaluations for a likelihood, which take some minutes.
 MOST_HASHES = 20_000_000_000
 
 
@@ -83,7 +83,7 @@ class HashReports:
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> HashReports | tuple[int, int, int]:
-        """Some of the reports, or with one number the triple ``(a, b, y)`` of that report."""
+        """Select reports; a single number gives the triple ``(a, b, y)`` of that report."""
         if isinstance(rows, int | np.integer):
             return int(self.a[rows]), int(self.b[rows]), int(self.y[rows])
         return HashReports(self.a[rows], self.b[rows], self.y[rows])
@@ -109,7 +109,7 @@ class LocalHashing(PureChannel):
     """General local hashing, GLH (PIE (3)): hash to ``g`` symbols, then randomized response.
 
     Each user draws a hash function ``h`` from a universal family and reports it together with
-    ``h(x)``, true with probability ``e / (g + e - 1)``, ``e = exp(epsilon)``. It satisfies
+    ``h(x)``, which is true with probability ``e / (g + e - 1)``, ``e = exp(epsilon)``. It satisfies
     epsilon-LDP. Nothing of the domain's size is ever stored.
 
     Parameters
@@ -220,12 +220,12 @@ class LocalHashing(PureChannel):
     # -- the analyst -------------------------------------------------------------------------
 
     def read(self, reports: object) -> HashReports:
-        """Return the reports when this channel can produce them, else raise `ChannelError`."""
+        """Return the reports if this channel can produce them; otherwise raise `ChannelError`."""
         if isinstance(reports, list | np.ndarray):
             reports = HashReports.from_triples(reports)
         if not isinstance(reports, HashReports):
             raise ChannelError(
-                f"{self!r} expects HashReports(a, b, y), got {type(reports).__name__}."
+                f"{self!r} expects HashReports(a, b, y), not {type(reports).__name__}."
             )
         for name, end in (("a", self.prime), ("b", self.prime), ("y", self.g)):
             array = getattr(reports, name)
@@ -269,7 +269,7 @@ class LocalHashing(PureChannel):
         Parameters
         ----------
         reports : HashReports
-            What `release` returned, of many users.
+            What `release` returned for many users.
         method : {"mle", "em", "bayes", "empirical", "threshold", "shrinkage"}
             As in `Channel.estimate`. Maximum likelihood is in closed form for invertible hash
             functions.
@@ -277,7 +277,7 @@ class LocalHashing(PureChannel):
             Candidates, for ``"empirical"`` and ``"threshold"``. The threshold is corrected for all
             values of the domain, and candidates below it get zero (PIE 5.3).
         **settings
-            Of the method.
+            Settings of the method.
         """
         if values is None:
             return super().estimate(reports, method=method, **settings)
@@ -315,7 +315,7 @@ class LocalHashing(PureChannel):
     def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution given the drawn hash functions.
 
-        A report supports the values that hash to it; constant hash functions say nothing.
+        A report supports the values that hash to it; constant hash functions are uninformative.
         """
         sent = self.read(single(reports))
         if not self.is_invertible:
@@ -397,12 +397,12 @@ class LocalHashing(PureChannel):
         return self.theta * (1.0 - collision_probability(self.prime, self.g))
 
     def symbols(self) -> Symbols:
-        """``g`` symbols; with invertible hash functions only a constant one is silent."""
+        """``g`` symbols; among invertible hash functions only a constant one is silent."""
         silent = 1.0 / self.g if self.is_invertible else None
         return Symbols(self.g, len(self.domain), self.epsilon, silent)
 
     def naming(self) -> Naming | None:
-        """Invertible hash functions rename the values; those with ``a = 0`` say nothing."""
+        """Invertible hash functions permute the values; those with ``a = 0`` reveal nothing."""
         if not self.is_invertible:
             return None
         size = (len(self.domain),)
@@ -436,13 +436,14 @@ class LocalHashing(PureChannel):
 
 
 # -------------------------------------------------------------------------------------------------
-# Hash functions ``h(x) = ((a x + b) mod p) mod g``: which numbers they need.
+# Hash functions ``h(x) = ((a x + b) mod p) mod g`` and the primes they need.
 
 
 def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int) -> Ints:
     """Hash of each value under the hash function of the same position.
 
-    `prime` is below ``2^31``, so that products fit into 64 bits, or ``2^61 - 1``: from halves.
+    `prime` is below ``2^31``, so that products fit into 64 bits, or ``2^61 - 1``, computed in
+    halves.
     """
     first, second, value = (np.asarray(part, dtype=np.uint64) for part in (a, b, x))
     if prime != MERSENNE:

@@ -24,7 +24,7 @@ from anonbayes.notions.ldp import LDP, Audit, check_epsilon
 
 
 class LongitudinalUE(BitChannel):
-    """Bits that are randomized twice: once for good, and again for every report.
+    """Bits that are randomized twice: once permanently, and again for every report.
 
     A device first draws *permanent* bits for its value and keeps them; every report flips each of
     them again *instantaneously*. One report has the budget `epsilon`; all reports of one value
@@ -38,7 +38,7 @@ class LongitudinalUE(BitChannel):
     epsilon : float
         Budget of one report.
     infinite : float, optional
-        Budget of all reports of one value together; twice `epsilon` by default.
+        Budget of all reports of one value together; by default twice `epsilon`.
     permanent : {"optimal", "symmetric"}
         How the permanent bits are drawn. ``"symmetric"``, where ones and zeros are flipped alike,
         is RAPPOR (Erlingsson, Pihur and Korolova 2014, its basic form); ``"optimal"``, with the
@@ -50,7 +50,7 @@ class LongitudinalUE(BitChannel):
     With permanent probabilities ``p1, q1`` and instantaneous ``p2, 1 - p2`` a report raises the bit
     of the value with ``p1 p2 + (1 - p1)(1 - p2)`` and any other with ``q1 p2 + (1 - q1)(1 - p2)``;
     ``p2`` follows from `epsilon`. Both budgets hold for a value that does not change; a new value
-    has permanent bits, and budgets, of its own.
+    has its own permanent bits, and its own budgets.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class LongitudinalUE(BitChannel):
         if first > self.infinite:
             raise ChannelError(
                 f"epsilon={epsilon!r}, the budget of one report, must not exceed "
-                f"infinite={self.infinite:g}, that of all."
+                f"infinite={self.infinite:g}, the budget of all reports."
             )
         one_of("permanent", permanent, ("optimal", "symmetric"))
         shrink = math.exp(-self.infinite / (1 if permanent == "optimal" else 2))
@@ -97,24 +97,24 @@ class LongitudinalUE(BitChannel):
         return cls(domain, epsilon, infinite=infinite, permanent="symmetric")
 
     def _seen(self, probability: Floats) -> Floats:
-        """Probability of a one in a report, from that of a permanent one."""
+        """Probability of a one in a report, given that of a permanent one."""
         return probability * self.kept + (1.0 - probability) * (1.0 - self.kept)
 
     # -- the user's device -----------------------------------------------------------------------
 
     def memoize(self, values: Iterable[object], *, seed: Seed = None) -> BitReports:
-        """Draw the permanent bits of each value, which its device keeps to itself."""
+        """Draw the permanent bits of each value, which its device keeps secret."""
         return self.permanent.release(values, seed=seed)
 
     def report(self, memory: BitReports, *, seed: Seed = None) -> BitReports:
-        """One report from the permanent bits of each user.
+        """Make one report from the permanent bits of each user.
 
         Parameters
         ----------
         memory : BitReports
             What `memoize` returned.
         seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
+            None uses the operating system's secure random source.
         """
         bits, size = self.read(memory), len(self.domain)
         source = self._source(seed, "instantaneous")
@@ -168,7 +168,7 @@ class LongitudinalUE(BitChannel):
         """Unbiased shares from several reports of each user, whose values did not change.
 
         Instantaneous noise averages out over the rounds, permanent noise does not. Limits are
-        normal, clipped to shares, with the exact variance at the estimate.
+        Instantaneous noise averages out over the rounds; permanent noise does not. Limits are
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class LongitudinalUE(BitChannel):
     # -- guarantees ------------------------------------------------------------------------------
 
     def further_audits(self) -> list[Audit]:
-        """The permanent bits, which bound what all reports of one value can tell."""
+        """Audit of the permanent bits, which bound what all reports of one value reveal."""
         return [self.permanent.satisfies(LDP(self.infinite))]
 
     def budget_after(self, rounds: int) -> float:

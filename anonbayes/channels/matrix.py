@@ -38,7 +38,7 @@ from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matr
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MatrixLikelihood
 
-# A smaller singular value of the matrix, relative to the largest, is none.
+# Singular values of the matrix below this share of the largest count as zero.
 RANK = 1e-10
 
 
@@ -46,7 +46,7 @@ class MatrixChannel(Channel):
     """Channel given by its matrix ``Q``, row by row: the post-randomization method (PRAM).
 
     Statistical offices publish microdata whose values were changed at random by a matrix that they
-    publish too (Gouweleeuw et al. 1998). Any mechanism whose reports can be listed is such a
+    also publish (Gouweleeuw et al. 1998). Any mechanism whose reports can be listed is such a
     channel, including errors of questionnaires and sensors.
 
     Parameters
@@ -54,15 +54,15 @@ class MatrixChannel(Channel):
     domain : Domain
         The true values.
     matrix : array-like, shape (K, number of reports), or mapping
-        ``Q[x, y]``, the probability of report ``y`` from value ``x``. Each row sums to one. A
-        mapping has the probabilities of a value's reports, by report, for each value.
+        ``Q[x, y]``, the probability of report ``y`` given value ``x``. Each row sums to one. A
+        mapping gives, for each value, the probabilities of its reports by report.
     reports : sequence, optional
-        The reports, one for each column; by default the values themselves, or those of a mapping.
+        The reports, one for each column; by default the values themselves, or those of the mapping.
 
     Attributes
     ----------
     epsilon : float
-        Budget of plain local differential privacy, computed from the matrix; infinite when some
+        Budget of plain local differential privacy, computed from the matrix; infinite if some
         report excludes a value.
 
     Examples
@@ -98,7 +98,7 @@ class MatrixChannel(Channel):
         labels = tuple(domain.values) if reports is None else tuple(list_of("reports", reports))
         if len(labels) != q.shape[1] or len(set(labels)) != len(labels):
             raise ChannelError(
-                f"The matrix has {q.shape[1]} columns, so it needs as many different reports; got "
+                f"The matrix has {q.shape[1]} columns, so it needs as many different reports, not "
                 f"{len(labels)}."
             )
         #: The reports, in the order of the columns.
@@ -113,10 +113,11 @@ class MatrixChannel(Channel):
     def invariant(cls, domain: Domain, epsilon: float, *, shares: npt.ArrayLike) -> MatrixChannel:
         """Invariant PRAM: the expected shares of released values equal those of the true values.
 
-        A report of randomized response is replaced by a draw from what it says of the value when
-        values have these `shares` (the two-stage form of Gouweleeuw et al. 1998), so that
-        ``p Q = p``: tables of one variable can be made from the release as if nothing had been done
-        to it. The inner budget is the one at which the whole satisfies epsilon-LDP exactly.
+        A report of randomized response is replaced by a draw from the distribution of the value
+        given the report if values have these `shares` (the two-stage form of Gouweleeuw et al.
+        1998), so that ``p Q = p``: tables of one variable can be made from the release as if it had
+        not been changed. The inner budget is chosen so that the whole satisfies epsilon-LDP
+        exactly.
 
         Parameters
         ----------
@@ -167,7 +168,7 @@ class MatrixChannel(Channel):
         return made
 
     def with_epsilon(self, epsilon: float) -> MatrixChannel:
-        """Return invariant PRAM of the same shares with another budget; else raise."""
+        """Return invariant PRAM with the same shares and another budget; else raise."""
         if self._kept is None:
             return super().with_epsilon(epsilon)
         return MatrixChannel.invariant(self.domain, epsilon, shares=self._kept)
@@ -177,7 +178,7 @@ class MatrixChannel(Channel):
     @cached_property
     def _ladder(self) -> Floats:
         ladder = np.cumsum(self._q, axis=1)
-        # Nothing beyond the last possible report of a value, whatever rounding says.
+        # Nothing beyond the last possible report of a value, despite rounding.
         last = self._q.shape[1] - 1 - np.argmax(self._q[:, ::-1] > 0, axis=1)
         ladder[np.arange(self._q.shape[1]) >= last[:, None]] = 2.0
         return ladder
@@ -232,7 +233,7 @@ class MatrixChannel(Channel):
             ) from None
 
     def report_counts(self, reports: object) -> Ints:
-        """Count the reports of each column; `SupportCounts` hold such counts already."""
+        """Count the reports of each column; return `SupportCounts` as they are."""
         if isinstance(reports, SupportCounts):
             return reports.one_each(len(self.labels))
         return np.bincount(self.report_codes(reports), minlength=len(self.labels))
@@ -273,10 +274,10 @@ class MatrixChannel(Channel):
         )
 
     def _interval(self, reports: object, level: float) -> Floats | None:
-        """Limits of the mean weight of reports, Wilson's for weights of two kinds.
+        """Limits of the mean weight of reports, which are Wilson's for two different weights.
 
-        Of weights scaled to [0, 1] with mean ``m``, the variance is taken to be as large a part of
-        ``m (1 - m)`` as in the sample.
+        For weights scaled to [0, 1] with mean ``m``, the variance is assumed to be the same share
+        of ``m (1 - m)`` as in the sample.
         """
         check_level(level)
         try:
@@ -295,7 +296,7 @@ class MatrixChannel(Channel):
         return np.clip(low[:, None] + limits * span[:, None], 0.0, 1.0)
 
     def misfit(self, reports: object) -> float:
-        """Probability, at most, of counts as far from all distributions as these (Pearson)."""
+        """Upper bound on the probability of counts this far from every distribution (Pearson)."""
         from scipy import special
 
         likelihood = self.likelihood(reports)
@@ -330,7 +331,7 @@ class MatrixChannel(Channel):
         ``a / 2``.
         """
         if norm != "l2":
-            raise ChannelError(f"The worst case of {self!r} is known for norm='l2' only.")
+            raise ChannelError(f"The worst case of {self!r} is only known for norm='l2'.")
         total = (self._q @ self._inverse**2).sum(axis=1)
         return norm_sub(total / 2.0)
 
@@ -349,7 +350,7 @@ class MatrixChannel(Channel):
 
     @property
     def notion(self) -> LDP | None:
-        """Local differential privacy with the budget of the matrix; None without a finite one."""
+        """Local differential privacy with the budget of the matrix; None if that is infinite."""
         return LDP(self.epsilon) if math.isfinite(self.epsilon) else None
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:

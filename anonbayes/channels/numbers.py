@@ -1,10 +1,10 @@
 """Numbers under local privacy.
 
 A number from a bounded range is reported with noise that respects distance. *Square wave* (Li et
-al. 2020) is for their distribution.
-*Piecewise* (Wang et al. 2019) and *Duchi* (Duchi, Jordan and Wainwright 2018) report a number whose
-mean is the true one, and suit means. All are channels on an ordered domain of numbers, such as
-`BinnedDomain`, so their reports enter models and released tables like any others.
+al. 2020) is for estimating the distribution of the numbers. *Piecewise* (Wang et al. 2019) and
+*Duchi* (Duchi, Jordan and Wainwright 2018) report a number whose mean is the true one, and are for
+estimating means. All are channels on an ordered domain of numbers, such as `BinnedDomain`, so their
+reports can be used in models and released tables like any others.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from anonbayes.estimation.em import Smoothed
     from anonbayes.estimation.likelihood import MixtureLikelihood, WindowLikelihood
 
-# Steps between the least and the largest report of the piecewise mechanism. The last digits of a
-# floating-point sum of value and noise could tell the value; whole steps cannot.
+# Number of steps between the smallest and the largest report of the piecewise mechanism. The last
+# digits of a floating-point sum of value and noise could reveal the value; integer steps cannot.
 STEPS = 1 << 20
 
-# With less of it, the noise is larger than floats can tell from no report at all.
+# With a smaller budget, floats cannot distinguish a report from pure noise.
 LEAST_BUDGET = 1e-9
 
-# Bins up to which smoothing is chosen and limits are computed, by matrices of this order.
+# Largest number of bins for which smoothing is chosen and limits are computed, with matrices.
 MOST_BINS = 1024
 
 
@@ -66,7 +66,7 @@ class MeanEstimate:
     level : float
         Probability of `interval`.
     standard_error : float
-        Of the estimate.
+        Standard error of the estimate.
     n : int
         Number of reports.
     """
@@ -91,7 +91,7 @@ class NumericChannel(Channel):
     default_method, keeps, tells_mean = "mean", (), True
 
     def _set_range(self, domain: Domain, epsilon: float) -> None:
-        """Read the range and the budget; raise `ChannelError` unless numbers ascend."""
+        """Read the range and the budget; raise `ChannelError` unless the numbers ascend."""
         self.domain, self.epsilon = domain, check_epsilon(epsilon)
         numbers = domain.numbers
         if len(numbers) > 1 and not (np.diff(numbers) > 0).all():
@@ -147,14 +147,14 @@ class NumericChannel(Channel):
 
 
 class WindowChannel(NumericChannel):
-    """Channel whose reports are likelier from a window of consecutive values than from others."""
+    """Channel whose reports are likelier given a window of consecutive values than given others."""
 
     high: float
     low: float
 
     @abstractmethod
     def windows(self, reports: object) -> tuple[Ints, Ints]:
-        """First value of each report's window, and the one after its last."""
+        """First value of each report's window, and the value after its last."""
 
     def fast_likelihood(self, reports: object) -> WindowLikelihood:
         """Likelihood of the distribution, in ``O(K)`` per pass."""
@@ -174,7 +174,7 @@ class WindowChannel(NumericChannel):
         return self.matrix()
 
     def _smoothed(self, reports: object, level: float, **settings: Any) -> Smoothed:
-        """EM with smoothing, and limits that enclose those of every strength of smoothing."""
+        """EM with smoothing, with limits that enclose those of every strength of smoothing."""
         check_level(level)
         likelihood = self.fast_likelihood(reports)
         check_some(likelihood.n)
@@ -233,7 +233,7 @@ class UnbiasedChannel(NumericChannel):
             )
 
     def scaled(self, numbers: npt.ArrayLike) -> Floats:
-        """Numbers of the range as numbers between -1 and 1."""
+        """Map numbers from the range to [-1, 1]."""
         return (2.0 * np.asarray(numbers) - self.lower - self.upper) / (self.upper - self.lower)
 
     def unscaled(self, numbers: npt.ArrayLike) -> Floats:
@@ -286,9 +286,9 @@ class Piecewise(UnbiasedChannel, WindowChannel):
 
     On the scale from -1 to 1, with ``z = exp(epsilon / 2)`` and ``C = (z + 1)/(z - 1)``, the report
     of ``v`` lies between ``-C`` and ``C``. Its density is ``z (z - 1) / (2 (z + 1))`` between
-    ``l = (C + 1) v / 2 - (C - 1)/2`` and ``l + C - 1``, and ``exp(-epsilon)`` times that elsewhere:
-    epsilon-LDP. Its mean is ``v``. Reports are rounded to whole steps of ``2^-20`` of their range,
-    so that the last digits of a floating-point number reveal nothing.
+    ``l = (C + 1) v / 2 - (C - 1)/2`` and ``l + C - 1``, and ``exp(-epsilon)`` times that elsewhere,
+    so it satisfies epsilon-LDP. Its mean is ``v``. Reports are rounded to multiples of ``2^-20`` of
+    their range, so that the last digits of a floating-point number reveal nothing.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         if window == 0.0:
             raise ChannelError(
                 f"Piecewise: with numbers from {self.lower:g} to {self.upper:g} and epsilon "
-                f"{self.epsilon:g} all reports are alike; give two numbers or more, and a budget "
+                f"{self.epsilon:g} all reports are equal; use at least two numbers, and a budget "
                 "below 1,400."
             )
         self.high = self._near / window
@@ -342,7 +342,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return self.unscaled(np.rint(np.clip(report, -self.reach, self.reach) / step) * step)
 
     def read(self, reports: object) -> Floats:
-        """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
+        """Return reports on the scale from -1 to 1; raise `ChannelError` for impossible ones."""
         numbers = self._numbers("reports", reports)
         scaled = self.scaled(numbers)
         wrong = np.flatnonzero(np.abs(scaled) > self.reach * (1 + 1e-6))
@@ -356,7 +356,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return scaled
 
     def spell(self, reports: object) -> list[str]:
-        """Reports as texts, with all their digits."""
+        """Write reports as texts, with all their digits."""
         return [repr(number) for number in self._numbers("reports", reports).tolist()]
 
     def windows(self, reports: object) -> tuple[Ints, Ints]:
@@ -394,9 +394,9 @@ class Duchi(UnbiasedChannel):
     """Duchi's mechanism for means (Duchi, Jordan and Wainwright 2018): one of two numbers.
 
     On the scale from -1 to 1, with ``C = (e + 1)/(e - 1)``, the report of ``v`` is ``C`` with
-    probability ``1/2 + v / (2 C)`` and ``-C`` otherwise. Its mean is ``v``: epsilon-LDP. It has
-    less variance than `Piecewise` up to an ``epsilon`` of about 1.3, and estimates nothing but the
-    mean.
+    probability ``1/2 + v / (2 C)`` and ``-C`` otherwise. It satisfies epsilon-LDP, and its mean is
+    ``v``. Its variance is smaller than that of `Piecewise` up to an ``epsilon`` of about 1.3, but
+    it can only be used to estimate the mean.
 
     Parameters
     ----------
@@ -436,7 +436,7 @@ class Duchi(UnbiasedChannel):
         return self.unscaled([-self.reach, self.reach])
 
     def read(self, reports: object) -> Floats:
-        """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
+        """Return reports on the scale from -1 to 1; raise `ChannelError` for impossible ones."""
         numbers, ends = self._numbers("reports", reports), self._ends
         up = (np.abs(numbers - ends[1]) < np.abs(numbers - ends[0])).astype(np.int64)
         wrong = np.flatnonzero(np.abs(numbers - ends[up]) > 1e-6 * (ends[1] - ends[0]))
@@ -466,12 +466,12 @@ class Duchi(UnbiasedChannel):
         return MeanEstimate(mean, (low, high), level, error, n)
 
     def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Estimate:
-        """Shares of the bins under a prior (``method="bayes"``); reports tell their mean only."""
+        """Shares of the bins under a prior (``method="bayes"``); reports only give their mean."""
         if method != "bayes":
             raise ChannelError(
-                "Reports of Duchi's mechanism tell the mean of the values, not their spread: "
-                "use mean(reports). method='bayes' gives shares with that mean, but their shape is "
-                "the prior's; SquareWave is made for shares."
+                "Reports of Duchi's mechanism determine the mean of the values, but not their "
+                "distribution: use mean(reports). method='bayes' gives shares with that mean, but "
+                "their shape is the prior's; SquareWave is made for shares."
             )
         return super().estimate(reports, method=method, **settings)
 
@@ -484,7 +484,7 @@ class Duchi(UnbiasedChannel):
         return np.stack([1.0 - up, up], axis=1)
 
     def likelihood(self, reports: object) -> MixtureLikelihood:
-        """Likelihood of the distribution: of two counts."""
+        """Likelihood of the distribution, from the two counts."""
         sent = self.read(reports)
         up = int((sent > 0).sum())
         return self._rows(np.array([len(sent) - up, up]))
@@ -517,7 +517,7 @@ class Duchi(UnbiasedChannel):
 
 
 class SquareWave(WindowChannel):
-    """Square wave (Li et al. 2020, bins first): a bin, likelier one within ``b`` of the true one.
+    """Square wave (Li et al. 2020, for bins): a bin, likelier one within ``b`` of the true one.
 
     Reports are the numbers ``0, ..., K + 2b - 1``; report ``y`` stands for the bin ``y - b``, which
     may lie beyond the ends. With ``e = exp(epsilon)`` each of the ``2b + 1`` reports near the true
@@ -532,7 +532,8 @@ class SquareWave(WindowChannel):
     epsilon : float
         Budget, finite and not negative.
     b : int, optional
-        Width; by default the one with the most information about the value, ``floor(K beta)`` with
+        Half-width; by default the one with the most information about the value, ``floor(K beta)``
+        with
         ``beta = (epsilon e - e + 1) / (2 e (e - 1 - epsilon))``.
 
     Examples
@@ -613,8 +614,8 @@ class SquareWave(WindowChannel):
             criterion; ``smoothing=1`` is the algorithm of Li et al., 0 is plain EM. The other
             methods are those of `Channel.estimate`.
         **settings
-            Settings of the method, and `level` for the intervals. These enclose the limits of all
-            strengths of smoothing, for every method, unless `smoothing` is given.
+            Settings of the method, and `level` for the intervals. Unless `smoothing` is given,
+            these enclose the limits of all strengths of smoothing, for every method.
         """
         return super().estimate(reports, method=method, **settings)
 
@@ -638,8 +639,8 @@ class SquareWave(WindowChannel):
     def mean(self, reports: object, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean, with Student's limits clipped to the range.
 
-        Every report counts as a number whose mean is the true one: for bins of equal width a linear
-        function of the report.
+        Every report counts as a number whose mean is the true one; for bins of equal width, it is a
+        linear function of the report.
         """
         return self._mean_of(self._weights[self.read(reports)], level)
 
@@ -652,7 +653,7 @@ class SquareWave(WindowChannel):
 
     @cached_property
     def _weights(self) -> Floats:
-        """Number for each report such that their mean is the value, ``Q w = x``."""
+        """Number for each report such that its mean is the value, ``Q w = x``."""
         numbers, every = self.domain.numbers, np.arange(self.n_reports, dtype=float)
         gain = (self.high - self.low) * (2 * self.b + 1)
         if gain <= 0 or len(numbers) < 2:

@@ -49,8 +49,8 @@ class Personalized(Channel):
     """Personalized mechanism with semantic tags (PUM, ULDP Sec. 5).
 
     Each user's device first replaces the values that are sensitive to this user by a tag such
-    as ``"home"``, then releases the result through a channel that is common to all users, in
-    which the tags count as sensitive. The collector knows the common channel, not who tags what.
+    as ``"home"``, then releases the result through a channel common to all users, in which the
+    tags count as sensitive. The collector knows the common channel, but not who tags what.
 
     Parameters
     ----------
@@ -109,14 +109,14 @@ class Personalized(Channel):
         values: Iterable[object],
         personal: Replacements | Sequence[Replacements] | None = None,
     ) -> Ints:
-        """Codes in the common channel of values and tags, after each user's replacements.
+        """Codes, in the common channel, of values and tags after each user's replacements.
 
         Parameters
         ----------
         values : iterable
             One true value per user.
         personal : mapping, or sequence of mappings
-            ``{value: tag}`` of the device, or one such mapping per user.
+            ``{value: tag}`` of all devices, or one such mapping per user.
         """
         codes = self._value_codes[self._encode(values)]
         if personal is None:
@@ -236,7 +236,7 @@ class Personalized(Channel):
         reports, method, **settings
             As in `Channel.estimate`.
         knowledge : mapping, optional
-            ``{tag: distribution over the values}``, what is known about ``pi_k``. A tag without an
+            ``{tag: distribution over the values}``: what is known about ``pi_k``. A tag without an
             entry is spread over the non-sensitive values in proportion to ``r``.
         """
         r = self.common.estimate(reports, method=method, **settings)
@@ -267,7 +267,7 @@ class Personalized(Channel):
         return p
 
     def _tag_distribution(self, r: Floats, k: int, known: Mapping[int, Floats]) -> Floats:
-        """Distribution of the values behind tag `k`: what is known, or in proportion to ``r``."""
+        """Distribution of the values behind tag `k`: as known, or in proportion to ``r``."""
         if k in known:
             return known[k]
         plain = ~self._sensitive[self._value_codes]
@@ -303,10 +303,10 @@ class Personalized(Channel):
         truth : mapping
             True distribution ``pi_k`` over the values, for each tag.
         knowledge : mapping, optional
-            What was given to `estimate`.
+            As passed to `estimate`.
         """
         if estimate.intermediate is None:
-            raise ChannelError("The bound needs an estimate made by this channel.")
+            raise ChannelError("error_bound needs an estimate made by this channel.")
         r_hat = estimate.intermediate.p
         known = self._knowledge(knowledge)
         true_r = shares_of(r, self.common.domain, "r")
@@ -325,7 +325,7 @@ class Personalized(Channel):
         return 2.0 * float(np.abs(estimate.intermediate.p[self._tag_codes]).sum())
 
     def likelihood(self, reports: object) -> NoReturn:
-        """Refuse: the collector does not know the users' mappings."""
+        """Raise an error: the collector does not know the users' mappings."""
         raise ChannelError(
             "The likelihood of a value depends on its user's secret mapping; use estimate, "
             "common.likelihood (over values and tags), or device(mapping) for one user."
@@ -410,5 +410,5 @@ class PersonalChannel(Channel):
 
 
 def _report_of(ratios: Ratios, codes: Ints) -> Callable[[int, int], object]:
-    """Report behind a pair of values, each replaced by its code in the common channel."""
+    """Return the report for a pair of values, after replacing each by its code in the channel."""
     return lambda x, other: ratios.report(int(codes[x]), int(codes[other]))

@@ -1,9 +1,9 @@
 """Pure channels: each report supports values with a hit and a miss probability.
 
 A report of a pure channel *supports* a set of values: the reported value (randomized response),
-the raised bits (unary encoding), the values that hash to it (local hashing). Value ``x`` is
-supported by a user who holds it with probability ``hit[x]``, and by any other user with
-probability ``miss[x]``, whatever that user holds. Everything below follows from these two
+the raised bits (unary encoding), or the values that hash to it (local hashing). Value ``x`` is
+supported by a user who has it with probability ``hit[x]``, and by any other user with
+probability ``miss[x]``, whatever that user's value is. Everything below follows from these two
 arrays. (Wang et al. 2017 call protocols pure when the two are the same for all values.)
 """
 
@@ -52,9 +52,9 @@ class PureChannel(Channel):
     Attributes
     ----------
     hit : ndarray, shape (K,)
-        Probability that a user who holds the value supports it.
+        Probability that a user who has the value supports it.
     miss : ndarray, shape (K,)
-        Probability that a user who holds another value supports it.
+        Probability that a user who has another value supports it.
     """
 
     hit: Floats
@@ -68,7 +68,7 @@ class PureChannel(Channel):
     def log_ratios(self) -> tuple[Floats, Floats]:
         """Arrays ``U, W`` with ``max_y log Q(y|x)/Q(y|x') = U[x] + W[x']`` for ``x != x'``.
 
-        By default ``epsilon`` and zero: a report that supports ``x`` and not ``x'``.
+        By default ``epsilon`` and zero, for a report that supports ``x`` and not ``x'``.
         """
         size = (len(self.domain),)
         return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
@@ -83,7 +83,7 @@ class PureChannel(Channel):
         return self.miss * p.sum() + (self.hit - self.miss) * p
 
     def support_of(self, reports: object) -> SupportCounts:
-        """Support counts of reports; `SupportCounts` are checked and returned as they are."""
+        """Support counts of reports; `SupportCounts` are checked and returned."""
         if not isinstance(reports, SupportCounts):
             return SupportCounts(self.counts(reports), len(check_reports(reports)))
         if len(reports.counts) != len(self.domain):
@@ -98,9 +98,9 @@ class PureChannel(Channel):
         Parameters
         ----------
         held : array-like of int, shape (K,)
-            Number of users who hold each value.
+            Number of users who have each value.
         seed : int, numpy.random.Generator or None
-            Source of the draws; not the secure one.
+            Seed of the draws, which do not use the secure source.
 
         Examples
         --------
@@ -112,16 +112,16 @@ class PureChannel(Channel):
         users = whole_numbers("held", held)
         if users.shape != (len(self.domain),) or (users < 0).any():
             raise ChannelError(
-                f"held needs one number of users for each of the {len(self.domain)} values."
+                f"held needs a number of users for each of the {len(self.domain)} values."
             )
         counts = self._simulated(users, self._noise(seed, "simulate"))
         return SupportCounts(counts, int(users.sum()))
 
     def _simulated(self, users: Ints, rng: np.random.Generator) -> Ints:
-        raise ChannelError(f"Counts of {type(self).__name__} cannot be drawn all at once.")
+        raise ChannelError(f"Counts of {type(self).__name__} cannot be simulated directly.")
 
     def supported(self, reports: object) -> sparse.csr_array:
-        """Which values each report supports, a row for each; for joint shares of attributes."""
+        """Values that each report supports, a row for each; for joint shares of attributes."""
         raise ChannelError(
             f"Joint shares need randomized response or bits, not {type(self).__name__}."
         )
@@ -187,7 +187,7 @@ class PureChannel(Channel):
         raise NotImplementedError
 
     def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
-        if settings.keys() - {"level"} or not self.has_closed_form:  # settings of EM ask for EM
+        if settings.keys() - {"level"} or not self.has_closed_form:  # settings of EM select EM
             return super()._estimate_mle(reports, **settings)
         likelihood = usable(self.likelihood(reports))
         check_informative(self.hit, self.miss)
@@ -210,7 +210,7 @@ class PureChannel(Channel):
         )
 
     def significance_threshold(self, n: int, *, alpha: float = 0.05) -> Floats:
-        """Empirical estimates up to these values may be noise (Bonferroni, level `alpha`)."""
+        """Largest empirical estimates that may be noise (Bonferroni, level `alpha`)."""
         return closed_forms.significance_threshold(n, self.hit, self.miss, alpha=alpha)
 
     def starting_distribution(self, reports: object) -> Floats:
@@ -363,7 +363,7 @@ class UtilityOptimizedRR(PureChannel):
         return estimation.kernels.count(self.report_codes(reports), len(self.domain))
 
     def _tally(self, reports: list[object]) -> Ints | None:
-        """Count without coding each report; None when that might confuse values."""
+        """Count without coding each report; None if that might confuse values."""
         if len(set(map(type, reports))) != 1:
             return None
         try:
@@ -430,7 +430,7 @@ class UtilityOptimizedRR(PureChannel):
     def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Estimate:
         """Estimate the distribution of the true values; see `Channel.estimate`.
 
-        The reports are counted first: nothing else about them matters here.
+        The reports are counted first, because nothing else about them matters.
         """
         check_reports(reports)
         if not isinstance(reports, SupportCounts):
@@ -449,15 +449,15 @@ class UtilityOptimizedRR(PureChannel):
         """``log(hit/miss)`` and zero: the report that equals the value has the largest ratio."""
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.log(self.hit) - np.log(self.miss)
-        # A value that is never reported tells nothing (epsilon = 0).
+        # A value that is never reported reveals nothing (epsilon = 0).
         own = np.where(self.hit == 0, 0.0, own)
         return own, np.zeros_like(own)
 
     def protected_log_ratios(self) -> tuple[Floats, Floats, Mask]:
-        """As `log_ratios`, over reports of values that others are turned into."""
+        """Like `log_ratios`, but only over reports into which several values can be turned."""
         own, other = self.log_ratios()
         proof = (self.miss == 0) & (self.hit > 0)
-        # On any other value's report, two values that do not own it are equally likely.
+        # In the report of any other value, two values that are not reported are equally likely.
         return np.where(proof, 0.0, own), other, proof
 
     def describe_report(self, x: int, other: int) -> object:
@@ -513,5 +513,5 @@ class RandomizedResponse(UtilityOptimizedRR):
         super().__init__(domain, epsilon, sensitive=domain.values)
 
     def symbols(self) -> Symbols:
-        """As many symbols as there are values."""
+        """As many symbols as values."""
         return Symbols(len(self.domain), len(self.domain), self.epsilon)

@@ -1,4 +1,4 @@
-"""Randomness of mechanisms: secure or seeded, in bulk or for one user."""
+"""Randomness of mechanisms: secure or seeded, in bulk or for a single user."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from anonbayes.domains import Domain, IntegerDomain, code_dtype
 from anonbayes.errors import ChannelError
 
 # -------------------------------------------------------------------------------------------------
-# Bit reports in bulk. Bits that are often raised take a random byte each (`often`). Of those that
-# seldom are, only the ones are visited (`seldom`): the bits of all reports form one long row, and
-# between two ones lies a geometric number of zeros.
+# Bit reports in bulk. Bits that are often raised take a random byte each (`often`). Of rarely
+# raised bits only the raised ones are visited (`seldom`): the bits of all reports form one long
+# row, in which the number of zeros between two ones is geometric.
 
-# Ones drawn at a time; bounds the working memory beside the reports themselves.
+# Number of ones drawn at a time; bounds the working memory in addition to the reports.
 CHUNK = 1 << 16
 
-# From this probability on, a byte per bit costs less than a gap per one.
+# From this probability on, a byte per bit is cheaper than a gap per one.
 OFTEN = 0.12
 
 
 def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitReports:
-    """Reports of users who hold `codes`: that bit raised with ``hit``, all others with ``miss``."""
+    """Reports of users with `codes`: their bit raised with ``hit``, all others with ``miss``."""
     size = len(hit)
     rows = max(1, int(CHUNK / max(float(miss.sum()), 1.0)))
     indptr = np.zeros(len(codes) + 1, dtype=np.int64)
@@ -42,7 +42,7 @@ def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitRepo
         n = len(block)
         first = np.arange(n + 1, dtype=np.int64) * size
         noise, own = bernoulli_keys(n, miss, source), first[:-1] + block
-        # The user's own bit is drawn apart: out with what the noise says of it, in if it is raised.
+        # The user's own bit is drawn separately and replaces that of the noise.
         place = np.searchsorted(noise, own)
         seen = np.append(noise, -1)[place] == own
         kept = np.delete(noise, place[seen])
@@ -65,7 +65,7 @@ def bernoulli_keys(n: int, miss: Floats, source: Source) -> Ints:
     if many.any():
         places = np.flatnonzero(many)
         parts.append(_spread(np.flatnonzero(often(n, miss[many], source)), places, size))
-    # The rest by powers of two of their probability: each is skipped through, then thinned.
+    # The rest by powers of two of their probability: positions are skipped, then thinned.
     exponent = np.frexp(miss)[1]
     for power in np.unique(exponent[~many & (miss > 0)]):
         places = np.flatnonzero((exponent == power) & ~many & (miss > 0))
@@ -93,7 +93,7 @@ def seldom(total: int, probability: float, source: Source) -> Ints:
     while last < total - 1:
         expected = (total - 1 - last) * probability
         uniform = source.random(int(expected + 4.0 * np.sqrt(expected)) + 16)
-        # Gaps beyond the end need not be told apart.
+        # Gaps beyond the end need not be distinguished.
         gaps = np.minimum(np.floor(np.log1p(-uniform) / log_zero), float(total))
         steps = last + np.cumsum(gaps.astype(np.int64) + 1)
         parts.append(steps[: np.searchsorted(steps, total)])
@@ -104,8 +104,8 @@ def seldom(total: int, probability: float, source: Source) -> Ints:
 def often(n: int, miss: Floats, source: Source) -> Mask:
     """Rows of independent bits, bit ``i`` raised with ``miss[i] < 1``.
 
-    The first byte of a uniform word nearly always tells on which side of the limit the word lies;
-    the other seven are drawn for the one byte in 256 that does not.
+    The first byte of a uniform word nearly always decides on which side of the limit the word lies;
+    the other seven are drawn only for the one byte in 256 that does not.
     """
     limits = [limit(probability) for probability in miss.tolist()]
     first = np.array([number >> 56 for number in limits], dtype=np.uint8)
@@ -121,24 +121,24 @@ def often(n: int, miss: Floats, source: Source) -> Mask:
 # -------------------------------------------------------------------------------------------------
 # Where the randomness of a release comes from.
 #
-# A report that leaves a user's device must not be predictable, so without a seed every draw is
-# made from the operating system's secure source. With a seed, for simulations and tests, a NumPy
-# generator gives the same draws again. Both offer the three methods that the channels use.
+# A report that leaves a user's device must not be predictable, so without a seed every draw uses
+# the operating system's secure source. With a seed, for simulations and tests, a NumPy generator
+# gives the same draws again. Both have the three methods that the channels use.
 #
-# What is drawn ahead (`stream`) exists once: a forked child drops it and draws its own, and it
-# refuses to be pickled. Two processes never report with the same randomness.
+# Numbers drawn in advance (`stream`) exist only once: a forked child drops them and draws its own,
+# and they cannot be pickled. So two processes never report with the same randomness.
 
 T = TypeVar("T")
 
 RandomState = np.random.Generator | np.random.BitGenerator | np.random.SeedSequence
 Seed = int | Sequence[int] | RandomState | None
-"""What users may give as a seed; None is the secure source."""
+"""What users may pass as a seed; None means the secure source."""
 
-# Bytes asked of the operating system at once; larger requests are put together.
+# Number of bytes requested from the operating system at once; larger requests are split.
 BLOCK = 1 << 24
 
 
-# Bytes of words drawn ahead.
+# Number of bytes of words drawn in advance.
 AHEAD = 1 << 12
 
 #: Number of equally likely random words.
@@ -190,16 +190,16 @@ class SecureSource:
 
 
 class NoiseGenerator(np.random.Generator):
-    """Generator of simulated noise, which `generator` makes, and accepts unchanged."""
+    """Generator of simulated noise; `generator` creates it, and returns it unchanged."""
 
 
 def generator(seed: Seed = None, *stream_of: str) -> NoiseGenerator:
-    """NumPy generator for simulated noise, one stream per seed, purpose and column.
+    """Create a NumPy generator for simulated noise, one stream per seed, purpose and column.
 
-    A seed gives other numbers than ``numpy.random.default_rng``: people simulated with the same
-    seed must not be correlated with their noise, nor the noise of one column with that of another.
-    The texts `stream_of` keep these streams apart. From a generator a few words are drawn and used
-    as the seed.
+    A seed gives other numbers than ``numpy.random.default_rng``, because people simulated with the
+    same seed must not be correlated with their noise, nor the noise of one column with that of
+    another. The texts `stream_of` keep these streams apart. If the seed is a generator, a few words
+    are drawn from it and used as the seed.
 
     Examples
     --------
@@ -285,14 +285,14 @@ def below(number: int, draw: Iterator[int]) -> Iterator[int]:
 # -------------------------------------------------------------------------------------------------
 # Reports of one user at a time: what runs on a device, in plain Python.
 #
-# `Channel.release` draws many reports at once and has arrays to set up. A device has one value to
-# report. The functions here prepare everything that does not depend on the value, and return a
-# closure that needs little more than a look-up and a few random words. A Bernoulli draw compares a
-# uniform 64-bit word with ``floor(p 2^64)``: an error of ``2^-64`` at most.
+# `Channel.release` draws many reports at once and needs to set up arrays. A device has a single
+# value to report. The functions here prepare everything that does not depend on the value, and
+# return a closure that needs little more than a look-up and a few random words. A Bernoulli draw
+# compares a uniform 64-bit word with ``floor(p 2^64)``, with an error of at most ``2^-64``.
 
 Reporter = Callable[[object], Any]
 
-# Bits of noise drawn ahead, so that a few dozen reports share the cost of the arrays.
+# Number of noise bits drawn in advance, so that a few dozen reports share the cost of the arrays.
 REPORTS_AHEAD = 8192
 
 

@@ -1,8 +1,8 @@
 """Mechanisms of local privacy, each declared once.
 
-Command line, completion, scenarios, their schema and `choose_channel` read this list; how reports
-are written to files is a method of the channel (`Channel.spell`, `Channel.read_texts`). Nothing
-large is imported here: a channel's module is loaded when it is made.
+The command line, completion, scenarios, their schema and `choose_channel` use this list; how
+reports are written to files is defined by the channel (`Channel.spell`, `Channel.read_texts`).
+Nothing large is imported here: a channel's module is imported when the channel is made.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from anonbayes.domains import Domain
     from anonbayes.notions.ldp import Notion
 
-#: What a mechanism may take beside domain and budget, and what it is. Options of the command line
-#: and keys of scenarios have these names.
+#: Options of mechanisms besides domain and budget, with descriptions. The options of the command
+#: line and the keys of scenarios have these names.
 OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "sensitive": "the values to protect",
@@ -42,11 +42,11 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class MechanismKind:
-    """One mechanism: its name on the command line and in scenarios, and what a report is.
+    """A mechanism: its name on the command line and in scenarios, and what a report is.
 
     `factory` is ``module:callable`` below `anonbayes.channels`, called with the domain, the options
-    that it `needs` in their order, the budget unless there are `budgets`, and what else it
-    `accepts` by keyword. With `numeric` values are ascending numbers, with `sets` people hold sets.
+    that it `needs` in order, the budget unless there are `budgets`, and the options that it
+    `accepts` by keyword. If `numeric`, values are ascending numbers; if `sets`, people have sets.
     """
 
     name: str
@@ -60,7 +60,7 @@ class MechanismKind:
 
     @property
     def takes_epsilon(self) -> bool:
-        """Whether it takes one budget for all values that it protects."""
+        """Whether it takes a single budget for all values that it protects."""
         return not {"budgets", "matrix"} & set(self.needs)
 
     def check(self, given: Mapping[str, object], *, prefix: str = "") -> None:
@@ -198,7 +198,7 @@ MECHANISMS: Mapping[str, MechanismKind] = MappingProxyType({m.name: m for m in _
 
 
 def find_mechanism(name: str) -> MechanismKind:
-    """Return the mechanism with that name or alias; raise `AnonbayesError` if there is none."""
+    """Return the mechanism with a name or alias; raise `AnonbayesError` if there is none."""
     for mechanism in MECHANISMS.values():
         if name in mechanism.aliases:
             return mechanism
@@ -207,7 +207,7 @@ def find_mechanism(name: str) -> MechanismKind:
 
 
 def make_channel(name: str, domain: Domain, epsilon: float | None = None, **options: Any) -> Any:
-    """Return the channel of that name or alias; `options` are those of `OPTIONS`, or None."""
+    """Return the channel with a name or alias; `options` are those of `OPTIONS`, or None."""
     return find_mechanism(name).make(domain, epsilon, **options)
 
 
@@ -222,9 +222,9 @@ class Advice:
     n : int
         Number of reports.
     norm : str
-        Of the loss.
+        Norm of the loss.
     channels : mapping of str to Channel
-        By name of the mechanism, best first.
+        Channels by name of the mechanism, best first.
     losses : tuple of float
         Expected loss of each channel's empirical estimate: its maximum over all distributions,
         unless a distribution was given.
@@ -243,7 +243,7 @@ class Advice:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per mechanism: expected loss, its ratio to the best one, and what is sent."""
+        """One row per mechanism: expected loss, its ratio to the best, and what is sent."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -256,7 +256,7 @@ class Advice:
         )
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Expected losses on a logarithmic scale, labelled with multiples of the smallest."""
+        """Plot expected losses on a logarithmic scale, labelled with multiples of the smallest."""
         from anonbayes.figures import SERIES, make_axes, plain_log_axis
 
         ax = make_axes(ax, 6.0, 1.2 + 0.3 * len(self.losses))
@@ -302,7 +302,7 @@ def choose_channel(
     sensitive : iterable, optional
         The values to protect. If given, the guarantee is ULDP; otherwise it is LDP.
     p : array-like, mapping or pandas.Series, optional
-        Expected distribution; without it, mechanisms are compared by their worst cases.
+        Expected distribution; by default mechanisms are compared by their worst cases.
     norm : {"l1", "l2"}
         ``sum |p_hat - p|`` or ``sum (p_hat - p)^2``.
 

@@ -1,4 +1,4 @@
-"""Reports in bulk: bits stored as the positions of their ones, and counts of support."""
+"""Reports in bulk: bits stored as positions of ones, and support counts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BitReports:
             raise ChannelError("The row pointers of bit reports must start with 0.")
         if ones.ndim != 1:
             raise ChannelError(
-                "The positions of ones in bit reports must be a list, got an array of shape "
+                "The positions of ones in bit reports must be a list, not an array of shape "
                 f"{ones.shape}."
             )
         if np.any(np.diff(pointers) < 0) or pointers[-1] != len(ones):
@@ -66,7 +66,7 @@ class BitReports:
         if steps.any():
             row = int(np.searchsorted(pointers, int(np.argmax(steps)), side="right")) - 1
             raise ChannelError(f"The ones of report {row} must be distinct and ascend.")
-        # Copies that nobody can change: compiled code relies on what was checked.
+        # Copies that nothing else can change, because compiled code relies on these checks.
         self.indptr, self.indices = pointers.copy(), ones.astype(code_dtype(size))
         self.indptr.flags.writeable = self.indices.flags.writeable = False
         self.size = size
@@ -85,7 +85,7 @@ class BitReports:
         array = read_numbers("bits", bits, error=ChannelError)
         if array.ndim != 2:
             raise ChannelError(
-                f"Bit reports must be a matrix, got an array of shape {array.shape}."
+                f"Bit reports must be a matrix, not an array of shape {array.shape}."
             )
         if not np.isin(array, (0, 1)).all():
             row, column = np.argwhere(~np.isin(array, (0, 1)))[0]
@@ -120,7 +120,7 @@ class BitReports:
 
     @classmethod
     def _of(cls, matrix: SmallCodes | Floats) -> BitReports:
-        """Positions of the ones of a matrix of zeros and ones."""
+        """Store the positions of the ones of a matrix of zeros and ones."""
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(matrix, axis=1))])
         size = matrix.shape[1]
         return cls.trusted(indptr, np.nonzero(matrix)[1].astype(code_dtype(size)), size)
@@ -169,7 +169,7 @@ class BitReports:
         return estimation.kernels.count(self.indices, self.size)
 
     def unique(self) -> tuple[Ints, BitReports]:
-        """Codes into the distinct reports, and the distinct reports in order of appearance."""
+        """Index of each report among the distinct ones, and these in order of appearance."""
         raw, width = self.indices.tobytes(), self.indices.itemsize
         bounds = (self.indptr * width).tolist()
         seen: dict[bytes, int] = {}
@@ -211,7 +211,7 @@ class BitReports:
 
 
 def single(reports: object) -> Any:
-    """Return the reports; raise `ChannelError` for counts, where each report has to be known."""
+    """Return the reports; raise `ChannelError` for counts if each report must be known."""
     if isinstance(reports, SupportCounts):
         raise ChannelError(
             "Counts of support do not determine the likelihood of these reports; give the reports, "
@@ -221,7 +221,7 @@ def single(reports: object) -> Any:
 
 
 def is_one_by_one(reports: object) -> TypeGuard[Iterable[bytes]]:
-    """Whether these are bit reports as a channel's reporter makes them."""
+    """Whether these are bit reports made by a channel's reporter."""
     if isinstance(reports, BitReports | SupportCounts):
         return False
     return isinstance(next(iter(list_of("reports", reports)), None), bytes)
@@ -244,9 +244,9 @@ def bit_matrix(rows: Iterable[bytes], size: int) -> npt.NDArray[np.uint8]:
 class SupportCounts:
     """Reports that were counted elsewhere: how many of `n` support each value.
 
-    It stands for the reports themselves wherever only their counts matter: in all estimators of
-    the randomized-response family, and in ``"empirical"``, ``"threshold"`` and ``"shrinkage"`` for
-    all pure channels.
+    Can replace the reports wherever only their counts matter: in all estimators of the
+    randomized-response family, and in ``"empirical"``, ``"threshold"`` and ``"shrinkage"`` for all
+    pure channels.
 
     Examples
     --------
@@ -273,7 +273,7 @@ class SupportCounts:
         return self.n
 
     def one_each(self, size: int) -> Ints:
-        """Counts of `size` reports of which everybody sent one; else raise `ChannelError`."""
+        """Return the counts of `size` reports, one per person; else raise `ChannelError`."""
         if len(self.counts) != size or self.counts.sum() != self.n:
             raise ChannelError(
                 f"Everybody sends one of {size} reports, so give {size} counts that sum to "

@@ -37,7 +37,7 @@ class AttributeReports:
     Attributes
     ----------
     asked : ndarray of int, or None
-        Position of the attribute that each person reported; None when everybody reported all.
+        Position of the attribute that each person reported; None if everybody reported all.
     reports : mapping of str to reports
         For each attribute, the reports of the people who sent one, in order.
     n : int
@@ -118,7 +118,7 @@ class Attributes:
         values : mapping of str to sequence
             True values by attribute.
         seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
+            None uses the operating system's secure random source.
         """
         columns = {name: channel._encode(self._column(values, name))
                    for name, channel in self.channels.items()}  # fmt: skip
@@ -139,7 +139,7 @@ class Attributes:
         return AttributeReports(asked, sent, n)
 
     def reporter(self, *, seed: Seed = None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """Return a function that turns one person's values into what is sent: one attribute or all.
+        """Return a function that turns a person's values into what is sent: one attribute or all.
 
         Examples
         --------
@@ -218,7 +218,7 @@ class Attributes:
         first, second : str
             The attributes.
         method : {"empirical", "norm_sub"}
-            Unbiased, or the distribution nearest to it.
+            Unbiased, or the distribution nearest to the unbiased estimate.
         level : float
             Probability of the intervals.
 
@@ -289,7 +289,7 @@ class Attributes:
 
 
 def _usual(size: int, epsilon: float) -> str:
-    """Choose randomized response or optimal bits, whichever has less variance."""
+    """Choose randomized response or optimal bits, whichever has the smaller variance."""
     small = size < 3.0 * math.exp(min(epsilon, 50.0)) + 2.0
     return "randomized_response" if small else "unary_encoding"
 
@@ -327,23 +327,23 @@ PADDING = "padding"
 class PaddedSets(Mechanism):
     """Padding and sampling for people who hold sets (Qin et al. 2016; Wang, Li and Jha 2018).
 
-    A set of fewer than `length` values is filled up with padding, one member is drawn, and that one
-    is reported. In a larger set every member is drawn with the same probability, so shares are
-    underestimated where many sets are larger than `length`.
+    A set with fewer than `length` values is filled up with padding, one member is drawn, and that
+    one is reported. In a larger set every member is drawn with the same probability, so shares are
+    underestimated if many sets are larger than `length`.
 
     Parameters
     ----------
     domain : Domain
-        The values that sets may hold.
+        The values that sets may contain.
     epsilon : float
         Budget: each report is at most ``exp(epsilon)`` times as likely from one set as from
         another.
     length : int
         Size to which sets are padded.
     mechanism : {"randomized_response", "unary_encoding"}, optional
-        By default the one with less variance. Drawing one member of `length` hides the others,
-        which lets randomized response spend ``log(1 + length (exp(epsilon) - 1))`` on it; bits of
-        several members could be raised together, so they get nothing extra.
+        By default the one with the smaller variance. Drawing one member of `length` hides the
+        others, so randomized response can spend ``log(1 + length (exp(epsilon) - 1))`` on it; bits
+        do not gain anything, because those of several members could be raised together.
 
     Examples
     --------
@@ -356,12 +356,12 @@ class PaddedSets(Mechanism):
     >>> baskets.satisfies(ab.LDP(2.0)).holds, baskets.satisfies(ab.LDP(1.99)).holds
     (True, False)
 
-    In a PyMC model, reports are those of `channel`, whose values are the drawn members: the share
-    of people who hold a value is `length` times that of the member,
+    In a PyMC model, use the reports with `channel`, whose values are the drawn members: the share
+    of people who have a value is `length` times that of the member,
     ``Released("sent", baskets.channel, members, observed=sent)``.
     """
 
-    #: As of a channel: the estimator that is taken unless told otherwise.
+    #: As for channels: the default estimator.
     default_method = "empirical"
 
     def __init__(
@@ -382,7 +382,7 @@ class PaddedSets(Mechanism):
             mechanism = min(kinds, key=lambda name: _noise(kinds[name]))
         one_of("mechanism", mechanism, kinds)
         self.mechanism, self.channel = mechanism, kinds[mechanism]
-        #: Probability that somebody who holds a value, and who does not, supports it.
+        #: Probability that somebody who has a value, and who does not, supports it.
         self.miss: Floats = self.channel.miss[: len(domain)]
         self.hit: Floats = self.miss + (self.channel.hit[: len(domain)] - self.miss) / self.length
 
@@ -397,9 +397,9 @@ class PaddedSets(Mechanism):
         Parameters
         ----------
         sets : iterable of iterables
-            The values that each person holds; repeated ones count once.
+            The values of each person; repeated ones count once.
         seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
+            None uses the operating system's secure random source.
         """
         return self.channel.release(self._drawn(sets, seed), seed=seed)
 
@@ -421,7 +421,7 @@ class PaddedSets(Mechanism):
         counts = np.bincount(keys // size, minlength=len(held))
         source = randomness(seed, "member", self.domain.name)
         slots = np.maximum(counts, self.length)
-        # Uniform on the slots of each person, to the last digit of a float.
+        # Uniform on the slots of each person, up to rounding.
         slot = np.minimum((source.random(len(held)) * slots).astype(np.int64), slots - 1)
         first = np.cumsum(counts) - counts
         member = slot < counts
@@ -454,8 +454,8 @@ class PaddedSets(Mechanism):
     def estimate(self, reports: object, *, method: str = "empirical", **settings: Any) -> Estimate:
         """Share of people whose set contains each value, with limits.
 
-        Shares of drawn members, times `length`: right while no set has more than `length` members.
-        Shares of different values need not sum to one.
+        These are the shares of drawn members times `length`, which is right if no set has more than
+        `length` members. Shares of different values need not sum to one.
 
         Parameters
         ----------
@@ -495,9 +495,9 @@ class PaddedSets(Mechanism):
     def ldp_budget(self) -> float:
         """LDP budget of any two sets.
 
-        The full set and the empty one are the farthest apart. With randomized response a report of
-        a member is ``1 + (e - 1) / length`` times as likely from the full one; with bits, one that
-        raises all ``m`` members and no padding ``(m e + length - m) / length`` times.
+        The full set and the empty one are farthest apart. With randomized response a report of a
+        member is ``1 + (e - 1) / length`` times as likely from the full one; with bits, a report
+        with all ``m`` members raised and no padding ``(m e + length - m) / length`` times.
         """
         grown, members = math.exp(self.channel.epsilon), min(self.length, len(self.domain))
         if self.mechanism == "randomized_response":
@@ -539,6 +539,6 @@ class _Extremes:
 
 
 def _noise(channel: PureChannel) -> float:
-    """Variance of the share of a value that nobody holds, from one report."""
+    """Variance of the share of a value that nobody has, from one report."""
     hit, miss = float(channel.hit[0]), float(channel.miss[0])
     return miss * (1 - miss) / (hit - miss) ** 2 if hit > miss else math.inf

@@ -31,7 +31,7 @@ from anonbayes.notions.ldp import Description, check_epsilon
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import HadamardLikelihood, MixtureLikelihood
 
-# Random keys drawn at a time while subsets are made.
+# Number of random keys drawn at a time while subsets are made.
 CHUNK = 1 << 20
 
 
@@ -118,7 +118,7 @@ class SubsetSelection(OnesChannel):
         codes, source, many = Codes(self.domain), self._source(seed, "reporter"), 16
 
         def draw() -> list[tuple[bytes, bytes]]:
-            nonlocal many  # more each time: most devices report once
+            nonlocal many  # increases, because most devices report only once
             many = min(2 * many, 2048, max(1, CHUNK // len(self.domain)))
             drawn = zip(*self._sets_of(many, source), strict=True)
             return [(b"\1" if own else b"\0", row.tobytes()) for own, row in drawn]
@@ -354,7 +354,7 @@ class HadamardResponse(PureChannel):
         only = row & ~own
         if only:
             return only & -only
-        # All bits of the other row are in the own one too: take one of them and one of the rest.
+        # If all bits of the other row are in the own one: take one of them and one of the rest.
         return (row & -row) | (own ^ row) & -(own ^ row)
 
     def total_variation(self) -> float | None:
@@ -370,7 +370,7 @@ class HadamardResponse(PureChannel):
         return self._mass(self.columns - (len(self.domain) < 3))
 
     def _mass(self, supporting: int) -> float:
-        """Probability of all columns when so many have that of one that supports the value."""
+        """Total probability of columns if `supporting` of them have that of a supporting one."""
         rest = (self.columns - supporting) * math.exp(-self.epsilon)
         return (supporting + rest) * 2.0 * self._own / self.columns
 

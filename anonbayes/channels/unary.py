@@ -1,4 +1,4 @@
-"""Bit channels: the value is written as one raised bit among ``K``, then every bit is flipped."""
+"""Bit channels: the value is encoded as one raised bit among ``K``, then every bit is flipped."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
 
-# Raised bits held at a time while reports are drawn only to be counted.
+# Number of raised bits held at a time if reports are drawn only to be counted.
 COLLECTED = 20_000_000
 
-# A bit that others raise with a smaller probability proves its value: the ratio would overflow.
+# A bit that others raise with a smaller probability proves its value, since the ratio overflows.
 LEAST_MISS = 1e-300
 
-# Enormous budgets round theta to 1, where the formulas divide zero by zero.
+# Huge budgets round theta to 1, for which the formulas divide zero by zero.
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
 
@@ -47,8 +47,8 @@ class OnesChannel(PureChannel):
     def read(self, reports: object) -> BitReports:
         """Return the reports as `BitReports`.
 
-        Accepted are also a matrix of zeros and ones, a list of what a `reporter` returned, and a
-        column of a data frame whose cells list the positions of the ones.
+        Also accepts a matrix of zeros and ones, a list of what a `reporter` returned, and a column
+        of a data frame whose cells list the positions of the ones.
         """
         given = single(reports)
         if isinstance(given, BitReports):
@@ -98,15 +98,15 @@ class OnesChannel(PureChannel):
 
 
 class BitChannel(OnesChannel):
-    """Bit reports: bit ``i`` is one with ``hit[i]`` if the user holds ``i``, else ``miss[i]``.
+    """Bit reports: bit ``i`` is one with ``hit[i]`` if the user's value is ``i``, else ``miss[i]``.
 
     Parameters
     ----------
     domain : Domain
         The values, one bit each.
     hit, miss : array-like of shape (K,) or float
-        With ``0 <= miss <= hit <= 1`` and ``miss < 1``. Where ``miss`` is zero a raised bit
-        proves the value.
+        With ``0 <= miss <= hit <= 1`` and ``miss < 1``. If ``miss`` is zero, a raised bit proves
+        the value.
 
     Examples
     --------
@@ -128,16 +128,16 @@ class BitChannel(OnesChannel):
             i = int(bad[0])
             raise ChannelError(
                 f"The bit of {domain.values[i]!r} is raised with probability {self.hit[i]:.6g} by "
-                f"its own value and {self.miss[i]:.6g} by others; the second must not be larger, "
-                f"nor 1."
+                f"its own value and {self.miss[i]:.6g} by others; the second must not be larger "
+                f"than the first, nor 1."
             )
         self.epsilon = largest_ratio(*self.log_ratios())
 
     def _draw(self, codes: Ints, source: Source) -> BitReports:
         """Draw a sparse bit report for each value (codes).
 
-        Only the ones are drawn, by the gaps between them, and only they take time and memory:
-        about ``n sum(miss)`` of them. With ``miss`` near 1/2 or above, that is most of the bits.
+        Only the ones are drawn, by the gaps between them, and only they take time and memory: about
+        ``n sum(miss)`` of them. If ``miss`` is near 1/2 or above, these are most of the bits.
         """
         return draw_bits(codes, self.hit, self.miss, source)
 
@@ -205,8 +205,7 @@ class BitChannel(OnesChannel):
         """Likelihood of the distribution; reports that prove their value are only counted.
 
         ``Q(y|k) = B(y) (z_k + (w_k - z_k) y_k)`` with ``w = hit/miss``,
-        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability of ``y`` from a user who holds
-        none of the values.
+        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability of ``y`` given none of the values.
         """
         bits = self.read(reports)
         rows = self._rows(bits)
@@ -252,7 +251,7 @@ class BitChannel(OnesChannel):
             value = indices[is_proof]
             with np.errstate(divide="ignore"):
                 log_scale[proven] += np.log(self.hit[value])
-            # Of a report that proves its value only that value matters.
+            # For a report that proves its value, only that value matters.
             lengths = np.where(proven, 1, np.diff(indptr))
             indices = indices[is_proof | np.repeat(~proven, np.diff(indptr))]
             indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -291,11 +290,11 @@ class BitChannel(OnesChannel):
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.log(self.hit) - np.log(self.miss)
             other = np.log1p(-self.miss) - np.log1p(-self.hit)
-        # A bit that nobody ever raises tells nothing.
+        # A bit that is never raised reveals nothing.
         return np.where(self.hit == 0, 0.0, own), other
 
     def protected_log_ratios(self) -> tuple[Floats, Floats, Mask]:
-        """As `log_ratios`, over reports in which no proving bit is raised."""
+        """Like `log_ratios`, over reports in which no proving bit is raised."""
         own, other = self.log_ratios()
         proof = (self.miss == 0) & (self.hit > 0)
         return np.where(proof, -other, own), other, proof
@@ -314,7 +313,7 @@ class BitChannel(OnesChannel):
         return _sum_by_bit(1.0 - self.miss, lowered, np.argsort(lowered), float(raised.min()))
 
     def total_variation(self) -> float | None:
-        """Two bits tell two values apart; see `Channel.total_variation`."""
+        """Two bits distinguish two values; see `Channel.total_variation`."""
         gain = self.hit - self.miss
         same = len(gain) > 1 and np.ptp(self.hit) == 0 and np.ptp(self.miss) == 0
         return float(gain[0]) if same else None
@@ -325,7 +324,7 @@ class BitChannel(OnesChannel):
             return 1.0
         raised, lowered = self._factors()
         decoy = self.miss > LEAST_MISS
-        # A bit that only its own value raises is raised in reports of that value alone.
+        # A bit that only its own value raises occurs only in reports of that value.
         order = np.argsort(-raised[decoy])
         quiet = _sum_by_bit(self.miss[decoy], raised[decoy], order, float(lowered.max()))
         return quiet + float(self.hit[~decoy].sum())
@@ -408,7 +407,7 @@ class UtilityOptimizedRAPPOR(BitChannel):
 
     Bits of sensitive values behave as in RAPPOR. A non-sensitive value raises its own bit with
     ``1 - d2``, ``d2 = ((1-theta) e + theta)/e``, and no other non-sensitive bit. It satisfies
-    (X_S, Y_P, epsilon)-ULDP, where the protected reports raise no non-sensitive bit.
+    (X_S, Y_P, epsilon)-ULDP, where no non-sensitive bit is raised in protected reports.
 
     Parameters
     ----------
@@ -472,7 +471,7 @@ class UtilityOptimizedRAPPOR(BitChannel):
 
 
 def best_theta(n_sensitive: int, epsilon: float) -> float | None:
-    """Best `theta` for uRAP, or None (the classic one) where all choices are equally good.
+    """Best `theta` for uRAP, or None (the classic one) if all choices are equally good.
 
     With ``E = exp(epsilon)``, ``A = m/(E-1) + 1``, ``B = m E/(E-1)``, ``s = sqrt(B E / A)`` and
     ``x = (1+s)/(E+s)``: ``theta = E (1-x)/(E-1)``; written below with ``1/E``.
@@ -491,7 +490,7 @@ def bot_probability(theta: float, epsilon: float) -> float:
 
 
 def check_theta(theta: float | None, epsilon: float) -> float:
-    """Return `theta`, the classic one when None; raise `ChannelError` outside (0, 1)."""
+    """Return `theta`, by default the classic one; raise `ChannelError` outside (0, 1)."""
     if theta is None:
         return min(float(1.0 / (1.0 + np.exp(-epsilon / 2))), ALMOST_ONE)
     return read_share("theta", theta, "the probability that a bit stays", error=ChannelError)
@@ -500,7 +499,7 @@ def check_theta(theta: float | None, epsilon: float) -> float:
 def _sum_by_bit(
     chance: Floats, factor: Floats, order: npt.NDArray[np.intp], otherwise: float
 ) -> float:
-    """Mean, over independent bits, of the factor of the first bit in `order` that shows."""
+    """Mean, over independent bits, of the factor of the first raised bit in `order`."""
     shows = chance[order]
     not_before = np.concatenate([[1.0], np.cumprod(1.0 - shows)])
     mean = float((not_before[:-1] * shows) @ factor[order])
@@ -514,7 +513,7 @@ def _per_value(argument: str, number: npt.ArrayLike, domain: Domain) -> Floats:
     if array.shape != (len(domain),):
         raise ChannelError(
             f"{argument} must be one probability or one for each of the {len(domain)} values, "
-            f"got shape {array.shape}."
+            f"not an array of shape {array.shape}."
         )
     bad = np.flatnonzero(~((array >= 0) & (array <= 1)))
     if len(bad):

@@ -242,8 +242,8 @@ def geweke(
     shortest = min(part.stop - part.start for pair in pairs for part in pair)
     if shortest < 4:
         raise AnonbayesError(
-            f"The chains have {chosen.sizes['draw']} draws, which leaves windows of {shortest}; "
-            "use more draws, larger fractions or fewer intervals."
+            f"There are {chosen.sizes['draw']} draws per chain, which leaves windows of "
+            f"{shortest}; use more draws, larger fractions or fewer intervals."
         )
     starts = chosen["draw"].values[[early.start for early, _ in pairs]]
     return xr.Dataset(

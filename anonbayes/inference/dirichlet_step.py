@@ -194,8 +194,8 @@ class HorizontalStep(ChainStep):
         per row, in the smallest integer type. This does not change the draws of the distributions.
     model : pymc.Model, optional
         By default the model of the current context.
-    Random generator or its seed; PyMC sets it for each chain.
-        PyMC sets it for each chain.
+    rng : int or Generator, optional
+        Random generator or its seed; PyMC sets it for each chain.
 
     Examples
     --------

@@ -91,7 +91,7 @@ def test_chains_in_different_modes_fail_by_every_between_chain_test(trapped):
 def test_the_failure_is_told_in_plain_words(trapped):
     words = " ".join(trapped.text.split())
     assert words.startswith("FAILED: the chains do not agree with each other")
-    assert "Taken alone, chains 0, 1, 2, 3 look settled" in words
+    assert "Taken alone, chains 0, 1, 2, 3 look stationary" in words
     assert "chains 2, 3 near -191,98" in check(trapped, "log density").finding
     assert "will not connect the modes; use step='tempered'" in words
     assert "gibbs, step block" in trapped.source

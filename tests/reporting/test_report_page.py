@@ -160,7 +160,7 @@ def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
     assert ("Early against late draws" in titles) == drawn
     assert "Autocorrelation" in titles
     if not drawn:
-        with pytest.raises(ab.AnonbayesError, match="take more draws"):
+        with pytest.raises(ab.AnonbayesError, match="use more draws"):
             plot_geweke(post)
 
 
