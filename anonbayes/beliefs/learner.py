@@ -29,6 +29,8 @@ LEAST_FIT = 1e-200
 """Least probability of a compatible value in every draw."""
 
 MOST_DRAWS = 2000
+DRAWN_NUMBERS = 2_000_000
+"""Probabilities of draws that are looked at together."""
 
 
 def learner_weights(
@@ -129,13 +131,19 @@ def _products(
     known = sparse.csr_array(sparse.block_diag(victims.weights, format="csr"))
     codes = victims.codes + starts_of([w.shape[0] for w in victims.weights])[:-1]
     step, out = max(1, post.n_chains * post.n_draws // MOST_DRAWS), []
+    size = secret.shape[-1]
+    at_once = max(1, DRAWN_NUMBERS // (max(known.shape) * size))
     for chain, cut in batch_slices(post.n_chains, post.n_draws):
-        number = np.zeros((len(codes), secret.shape[-1]))
+        number = np.zeros((len(codes), size))
         total = Scaled(number, np.zeros(number.shape, dtype=np.int64))
         chosen = range(cut.start, cut.stop, step)
-        for t in chosen:
-            pi = np.concatenate([of[chain, t] for of in draws], axis=1)
-            _add_products(codes, np.maximum(known @ pi.T, LEAST_FIT), secret[chain, t], *total)
+        for first in range(0, len(chosen), at_once):
+            some = chosen[first : first + at_once]
+            pi = np.concatenate([of[chain, some] for of in draws], axis=-1)
+            likely = known @ np.ascontiguousarray(pi.transpose(2, 0, 1)).reshape(pi.shape[2], -1)
+            likely = np.maximum(likely, LEAST_FIT).reshape(-1, len(some), size)
+            for i, t in enumerate(some):
+                _add_products(codes, np.ascontiguousarray(likely[:, i]), secret[chain, t], *total)
         out.append(Scaled(number / len(chosen), total.power))
     return out
 

@@ -157,12 +157,13 @@ def _add_spread(n, p, x, away, out):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _fill_spread(n, p, x, block, filled):  # type: ignore[no-untyped-def]
     """Set columns of which products add up to what `_add_spread` adds; where the next begins."""
+    root = np.sqrt(n * p)
     for a in range(len(block)):
         mean = 0.0
         for s in range(len(p)):
             mean += p[s] * x[a + 1, s]
         for s in range(len(p)):
-            block[a, filled + s] = np.sqrt(n * p[s]) * (x[a + 1, s] - mean)
+            block[a, filled + s] = root[s] * (x[a + 1, s] - mean)
     return filled + len(p)
 
 
