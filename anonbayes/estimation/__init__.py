@@ -1,7 +1,7 @@
 """Estimating the distribution of the true values from the reports of a channel.
 
-The modules work on plain arrays and are loaded when first used: a device that makes reports needs
-none of their kernels.
+The modules work on plain arrays and are loaded when first used, because a device that makes reports
+does not need their kernels.
 """
 
 import lazy_loader

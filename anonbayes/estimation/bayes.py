@@ -1,17 +1,17 @@
 """Bayesian estimation: posterior draws of the distribution behind the reports.
 
-The prior is ``p ~ Dirichlet(A/K, ..., A/K)``. Its weight ``A`` decides how even shares are before
-any report: no fixed weight suits both even and very uneven populations, and ``A = K``, the uniform
-prior, swamps noisy reports. By default it is learned with the shares, under a uniform prior on
-``log A``.
+The prior is ``p ~ Dirichlet(A/K, ..., A/K)``. Its weight ``A`` determines how even the shares are a
+priori: no fixed weight suits both even and very uneven populations, and ``A = K``, the uniform
+prior, overwhelms noisy reports. By default it is learned together with the shares, under a uniform
+prior on ``log A``.
 
-A draw moves probability between pairs of values, whose sum stays: the split of a pair has a
-one-dimensional posterior, which is drawn by slices on its logit and by proposals from its prior
-(which carry it across the gap between "nobody" and "somebody"). Where a report names one value or
-none, the likelihood of a pair is that of its two counts, and a sweep costs ``O(K)`` whatever the
-number of reports. Other reports enter by the quadratic expansion of their log-likelihood around its
-maximum; the exact likelihood then accepts or refuses what was moved (surrogate transitions: Liu
-2001, Monte Carlo Strategies, 9.4.3), so that the draws are from the posterior itself.
+A step moves probability between a pair of values, keeping their sum: the split of the pair has a
+one-dimensional posterior, which is sampled by slices on its logit and by proposals from its prior
+(which bridge the gap between "nobody" and "somebody"). If a report names one value or none, the
+likelihood of a pair depends on its two counts, and a sweep costs ``O(K)`` whatever the number of
+reports. Other reports enter through the quadratic expansion of their log-likelihood around its
+maximum; the exact likelihood then accepts or rejects the move (surrogate transitions: Liu 2001,
+Monte Carlo Strategies, 9.4.3), so that the draws are from the exact posterior.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from anonbayes.errors import ModelError
 from anonbayes.estimation import em
 from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
-# Largest number of values for which the quadratic expansion is written down, up to K x K numbers.
+# Largest number of values for which the quadratic expansion is stored, up to K x K numbers.
 MOST_VALUES = 3000
 
-# Largest number of values with a learned prior; beyond, its weight is the square root of K.
+# Largest number of values with a learned prior; for more, its weight is the square root of K.
 MOST_LEARNED = 20_000
 
-# Most draws, which are held in memory.
+# Largest number of draws held in memory.
 MOST_DRAWS = 10_000_000
 
-# Steps of a slice at most: 20 outwards, and halvings down to the last digit.
+# Largest number of steps of a slice: 20 outwards, and halvings down to rounding.
 MOST_STEPS = 200
 
 # The learned weight of the prior lies between the first of these and the second times K.
@@ -58,7 +58,7 @@ class PosteriorDraws(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether the chains agree and are worth a hundred independent draws, for every value."""
+        """Whether the chains agree and have a hundred effective draws, for every value."""
         return self.r_hat <= 1.05 and self.ess >= 100.0
 
 
@@ -75,8 +75,8 @@ def sample(
 ) -> PosteriorDraws:
     """Draw from the posterior of the distribution under a Dirichlet prior.
 
-    Its parameters are `alpha`, or `prior_weight` shared equally by all values, or learned.
-    `thin` is the number of sweeps per kept draw.
+    The prior's parameters are `alpha`, or `prior_weight` divided equally among all values, or
+    learned. `thin` is the number of sweeps per recorded draw.
     """
     size = likelihood.size
     chains = read_chains(chains, error=ModelError)
@@ -99,7 +99,7 @@ def sample(
     for chain, rng in enumerate(read_generator(seed, error=ModelError).spawn(chains)):
         state = _Chain.start(likelihood, split, prior, learned, rng)
         for draw in range(-tune, draws):
-            # The first draws only look for where the expansion is good.
+            # The first draws only search for the region where the expansion is good.
             exact = draw >= -(3 * tune) // 4
             for _ in range(thin):
                 state.move(exact=exact, adapt=draw < 0)
@@ -115,8 +115,8 @@ def sample(
 class _Partition(NamedTuple):
     """Reports that name one of several cells of values, and nothing about the value inside.
 
-    Given the prior's weight, cells and shares inside are independent Dirichlet vectors; the weight
-    is drawn given the counts alone. So draws are nearly independent.
+    Given the prior's weight, cells and shares inside cells are independent Dirichlet vectors; the
+    weight is drawn given only the counts. So draws are almost independent.
     """
 
     cell: npt.NDArray[np.intp]
@@ -139,14 +139,14 @@ class _Partition(NamedTuple):
 
 
 def _cells(likelihood: MixtureLikelihood) -> _Partition | None:
-    """Cells and their counts, when every report says a cell and every value lies in one."""
+    """Cells and their counts, if every report names a cell and every value lies in one."""
     indices, lengths = likelihood.indices, np.diff(likelihood.indptr)
     flat = not likelihood.floor.any() and np.ptp(likelihood.gain) == 0
     if not (flat and (lengths > 0).all() and len(np.unique(indices)) == len(indices)):
         return None
     cell = np.full(likelihood.size, len(lengths))
     cell[indices] = np.repeat(np.arange(len(lengths)), lengths)
-    kept = len(lengths) + int((cell == len(lengths)).any())  # values that no report speaks of
+    kept = len(lengths) + int((cell == len(lengths)).any())  # values that no report names
     return _Partition(cell, np.pad(likelihood.weights.astype(float), (0, kept - len(lengths))))
 
 
@@ -168,7 +168,7 @@ class _Split(NamedTuple):
 
 
 def _split(likelihood: MixtureLikelihood | MatrixLikelihood) -> _Split | _Partition | None:
-    """How reports enter the sampler; None when there are too many values for an expansion."""
+    """How reports enter the sampler; None if there are too many values for an expansion."""
     size = likelihood.size
     if isinstance(likelihood, MixtureLikelihood):
         if (cells := _cells(likelihood)) is not None:
@@ -218,7 +218,7 @@ class _Chain:
         )
 
     def move(self, *, exact: bool, adapt: bool) -> None:
-        """One sweep, corrected by the exact likelihood where it used an expansion."""
+        """Make one sweep, corrected by the exact likelihood if it used an expansion."""
         if self.likelihood.size == 1:
             return
         if self.split is None:
@@ -232,7 +232,7 @@ class _Chain:
             self.p = self.split.draw(self.alpha, self.rng)
             return
         before = self.p, self.log_p, self.alpha, self.value
-        # There and back again, so that the way is as likely in either direction.
+        # Forth and back again, so that both directions are equally likely.
         self._sweep()
         if self.learned:
             self._learn()
@@ -245,7 +245,7 @@ class _Chain:
         if exact and not math.log(1.0 - self.rng.random()) < gain:
             self.p, self.log_p, self.alpha, self.value = before
         if adapt and exact:
-            # About two in three sweeps shall be accepted.
+            # Aim at accepting about two thirds of the sweeps.
             chance = math.exp(min(gain, 0.0))
             size = self.likelihood.size
             self.pairs = int(np.clip(self.pairs * math.exp(chance - 0.65), 1, 4 * size)) + 1
@@ -262,12 +262,12 @@ class _Chain:
         self.p, self.log_p = p / total, log_p - math.log(total)
 
     def _learn(self) -> None:
-        """Propose another weight of the prior, keeping every share's quantile."""
+        """Propose another weight of the prior, keeping the quantile of every share."""
         self._learn_given_p()
         size = len(self.p)
         old = float(self.alpha[0])
         low, high = math.log(LEAST_WEIGHT / size), math.log(MOST_WEIGHT)
-        # Anywhere, where the reports say little of it; else a step.
+        # Independently of the current value if the reports say little about it, else a step.
         new = low + (high - low) * self.rng.random()
         if self.rng.random() < 0.5:
             new = math.log(old) + 0.7 * self.rng.standard_normal()
@@ -319,7 +319,7 @@ def _expansion(p: Floats, split: _Split) -> float:
 
 
 def _same_place(log_g: Floats, old: float, new: float) -> Floats:
-    """Logarithm of gamma quantiles of order `new` at the places of `log_g` in order `old`."""
+    """Logarithms of gamma quantiles of order `new` at the ranks of `log_g` in order `old`."""
     g = np.exp(np.minimum(log_g, 700.0))
     # Far below one a gamma distribution is a power: P(g) = g^a / Gamma(a + 1).
     small, tiny = old * log_g - math.lgamma(old + 1.0), g < 1e-8
@@ -387,7 +387,7 @@ def _draw_pair(
     proposed = _pair_value(first, second, s, by_counts, own, other)
     if np.log(1.0 - rng.random()) < proposed - value:
         lf, lg, value = first, second, proposed
-    # A slice on the logit, stepped out by at most 20 widths in all.
+    # A slice on the logit, extended by at most 20 widths in total.
     x = lf - lg
     level = value + a * lf + b * lg + np.log(1.0 - rng.random())
     low = x - 2.0 * rng.random()
@@ -418,7 +418,7 @@ def _draw_pair(
             low = y
         else:
             high = y
-    return lf, lg  # the slice is as narrow as rounding
+    return lf, lg  # the slice has shrunk to rounding
 
 
 @njit(cache=True)
@@ -465,13 +465,13 @@ def split_pairs(
 
 
 # -------------------------------------------------------------------------------------------------
-# How well chains mixed.
+# Convergence statistics.
 
 
 def mixing(draws: Floats) -> tuple[float, float]:
     """Largest split R-hat, smallest effective sample size over the last axis of (chains, draws, K).
 
-    By Geyer's initial positive sequence (Gelman et al., Bayesian Data Analysis, 11.5).
+    Uses Geyer's initial positive sequence (Gelman et al., Bayesian Data Analysis, 11.5).
     """
     chains, n, _ = draws.shape
     half = n // 2

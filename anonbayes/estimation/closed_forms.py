@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-# Smaller differences of probabilities, squared, would make estimates overflow.
+# Smaller differences of probabilities, when squared, would make estimates overflow.
 LEAST_GAIN = 1e-100
 
 # -------------------------------------------------------------------------------------------------
@@ -41,27 +41,27 @@ class Estimate:
     p : ndarray, shape (K,)
         The estimate, in domain order. Entries of the empirical estimator may be negative.
     interval : ndarray, shape (K, 2), or None
-        Lower and upper limit for each value, with the estimate between them: confidence limits
-        (Wilson's, for the share of supporting reports), widened to the estimate where it lies
-        outside. For ``method="bayes"``, equal-tailed credible limits, which with the learned prior
-        are widened to the confidence limits: a prior that treats all values alike would miss the
-        largest shares where noise prevails.
+        Lower and upper limit for each value: confidence limits (Wilson's, for the share of
+        supporting reports), widened to include the estimate if it lies outside. For
+        ``method="bayes"``, equal-tailed credible limits; with a learned prior they are widened to
+        include the confidence limits, because a prior that treats all values alike would miss the
+        largest shares if noise prevails.
     level : float
         Probability of `interval`.
     log_likelihood : float or None
-        At `p`, when `p` is a distribution.
+        Log-likelihood at `p`, if `p` is a distribution.
     path : ndarray or None
         Log-likelihood before each EM iteration.
     iterations : int
-        Number of passes of EM over the reports.
+        Number of EM passes over the reports.
     converged : bool
         Whether the iteration reached its tolerance (always true for closed forms).
     gap : float
-        Upper bound on how much the log-likelihood could still increase, where computed.
+        Upper bound on how much the log-likelihood could still increase, if computed.
     r_hat, ess : float
         For ``method="bayes"``, the largest R-hat and the smallest effective sample size.
     misfit : float
-        Upper bound on the probability of reports that fit this badly; NaN where not known.
+        Upper bound on the probability of reports that fit this badly; NaN if unknown.
     draws : xarray.DataArray or None
         Posterior draws with dims ``(chain, draw, <domain name>)``.
     intermediate : Estimate or None
@@ -93,7 +93,7 @@ class Estimate:
         return pd.Series(self.p, index=index, name="p")
 
     def summary(self) -> pd.DataFrame:
-        """One row per value: estimate and limits.
+        """Return a table with one row per value: estimate and limits.
 
         Examples
         --------
@@ -126,7 +126,7 @@ class Estimate:
         return replace(self, p=p, interval=limits)
 
     def from_draws(self, shares: Floats) -> Estimate:
-        """Return the means and limits of posterior draws, shape (chains, draws, K)."""
+        """Return means and limits of posterior draws of shape (chains, draws, K)."""
         import xarray as xr
 
         name, tails = self.domain.name, [(1 - self.level) / 2, (1 + self.level) / 2]
@@ -160,7 +160,7 @@ def empirical(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> Float
 def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 0.05) -> Floats:
     """Largest estimate that noise alone would explain, with Bonferroni's correction.
 
-    ``z(1 - alpha/K)`` standard deviations of the estimate of a value that nobody holds; zero for a
+    ``z(1 - alpha/K)`` standard deviations of the estimate of a value that nobody has; zero for a
     value whose support is proof (``miss = 0``).
     """
     chance = read_share("alpha", alpha, "a significance level", error=ChannelError)
@@ -169,11 +169,11 @@ def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 
 
 
 def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") -> Floats:
-    """Keep empirical estimates above their limits of significance only.
+    """Keep only the empirical estimates above their significance limits.
 
-    The remainder is divided evenly among the other values so that the sum is one (ULDP), or with
-    ``"zero"`` dropped (PIE). Where the kept ones sum to more than one, or no value is left to take
-    the remainder, they are scaled to a distribution.
+    The remainder is divided evenly among the other values so that the sum is one (ULDP), or dropped
+    with ``"zero"`` (PIE). If the kept estimates sum to more than one, or no other value remains,
+    they are scaled to sum to one.
     """
     one_of("remainder", remainder, ("uniform", "zero"))
     kept = estimate > limit
@@ -187,7 +187,7 @@ def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") ->
 
 
 def norm_sub(estimate: npt.ArrayLike) -> Floats:
-    """Nearest distribution: negative shares become zero, and all others lose or gain the same.
+    """Nearest distribution: negative shares become zero, and the others change by the same amount.
 
     The consistency step Norm-Sub of Wang et al. (2020): a projection, computed with one sort.
     """
@@ -244,7 +244,7 @@ def normal_interval(p: Floats, half: Floats) -> Floats:
 
 
 def shares_of(p: object, domain: Domain, argument: str = "p") -> Floats:
-    """Distribution on a domain, labelled by its values (else a `DomainError`) or in its order."""
+    """Return shares in domain order; labelled ones must have every value (else `DomainError`)."""
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
 
 
@@ -258,9 +258,10 @@ def around(interval: Floats, *inside: Floats) -> Floats:
 def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
     """Upper bound on the probability of support counts this far from every distribution.
 
-    Shares below zero or above one can only be noise: their squared standard scores sum to less than
-    a chi-square variable with as many degrees of freedom as there are values. And all shares sum to
-    one, up to noise that the channel itself tells. Twice the smaller of the two tail probabilities.
+    Shares below zero or above one can only be due to noise: the sum of their squared standard
+    scores is stochastically smaller than a chi-square variable with as many degrees of freedom as
+    values. Also, the shares sum to one up to noise of known size. Returns twice the smaller tail
+    probability.
     """
     from math import erfc, sqrt
 
@@ -273,7 +274,7 @@ def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
     gain = hit - miss
     if not (gain > LEAST_GAIN).all():
         return min(1.0, outside)
-    # The sum of a user's unbiased shares is one plus noise of every bit but the own.
+    # The sum of a user's unbiased shares is one plus the noise of all bits but the user's own.
     noise = float(np.sum(miss * (1 - miss) / gain**2)) + float(np.max(hit * (1 - hit) / gain**2))
     spread = sqrt(noise / n)
     score = abs(float(np.sum((share - miss) / gain)) - 1.0) / spread if spread else 0.0
@@ -302,12 +303,12 @@ def check_level(level: float) -> None:
 
 
 def check_informative(hit: Floats, miss: Floats) -> Floats:
-    """Return ``hit - miss``; raise `ChannelError` when it is zero for some value, or next to it."""
+    """Return ``hit - miss``; raise `ChannelError` if it is zero, or almost, for some value."""
     gain = hit - miss
     if not (gain > LEAST_GAIN).all():
         raise ChannelError(
             "The reports carry no information about some value (its report is just as likely from "
-            "another value, as with epsilon = 0); only method='bayes' can answer, with the prior."
+            "another value, as with epsilon = 0); only method='bayes' can be used, with the prior."
         )
     return gain
 
@@ -327,8 +328,8 @@ def check_informative(hit: Floats, miss: Floats) -> Floats:
 def inverse_variance(counts: Floats, n: Floats, hit: Floats, miss: Floats) -> Floats:
     """Inverse-variance weighted empirical estimate of each value's share.
 
-    All variances are taken at one and the same estimate, refined three times: at each group's own,
-    a group that happens to be low would weigh more.
+    All variances are computed at a common estimate, refined three times; at each group's own
+    estimate, a group that happens to be low would get too much weight.
     """
     gain = check_informative(hit, miss)
     size = np.asarray(n, dtype=float)[:, None]

@@ -22,7 +22,7 @@ from anonbayes.estimation.likelihood import MatrixLikelihood, SimplexLikelihood
 # Share of the uniform distribution mixed into a start: EM never leaves a zero.
 UNIFORM_SHARE = 1e-3
 
-# Passes over the reports between looks at which values still matter.
+# Passes over the reports between checks of which values still matter.
 BOUT = 24
 
 
@@ -60,8 +60,8 @@ def reconstruct(
 ) -> Fixpoint:
     """Plain EM ("iterative Bayesian reconstruction"): each iteration raises the likelihood.
 
-    `start` has no zeros, see `starting_point`. It stops after so many `iterations`, which
-    regularises, or when the log-likelihood can increase by at most `tolerance` **per report**,
+    `start` has no zeros, see `starting_point`. Stops after `iterations` iterations, which
+    regularises, or if the log-likelihood can increase by at most `tolerance` **per report**,
     according to its certified bound (`SimplexLikelihood.step`).
     """
     p = check_distribution(start, likelihood.size, "start")
@@ -86,10 +86,10 @@ def maximize(
 ) -> Fixpoint:
     """Maximum likelihood by accelerated EM on the values that matter.
 
-    Squared extrapolation (`_climb`) takes long strides. In between, values that hardly anybody
-    seems to hold and whose gradient points outwards are set aside, and return when it turns (the
-    maximum has many zeros, and a pass costs only the values that are left). Convergence is judged
-    on all values. Parameters as in `reconstruct`; `iterations` counts passes over the reports.
+    Squared extrapolation (`_climb`) takes long steps. In between, values with almost no share whose
+    gradient points outwards are set aside, and return when it turns (the maximum has many zeros,
+    and a pass then costs only the remaining values). Convergence is judged on all values.
+    Parameters are as in `reconstruct`; `iterations` counts passes over the reports.
     """
     p = check_distribution(start, likelihood.size, "start")
     _check_limits(iterations, tolerance)
@@ -127,7 +127,7 @@ def maximize(
 def _climb(likelihood: SimplexLikelihood, p: Floats, iterations: int, target: float) -> Fixpoint:
     """EM with squared extrapolation until the gap is at most `target`; the path never falls.
 
-    Two EM steps give a direction and its curvature; the extrapolated point is kept when it does not
+    Two EM steps give a direction and its curvature; the extrapolated point is kept if it does not
     lower the likelihood: SQUAREM, scheme S3 (Varadhan and Roland 2008, Scand. J. Statist. 35).
     """
     first, value, gap = likelihood.step(p)
@@ -171,9 +171,9 @@ def _check_limits(iterations: int, tolerance: float) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# EM with smoothing (Li et al. 2020, 5.3, after Silverman et al. 1990): neighbours have similar
-# shares, so every iteration ends with an average of each share and its two neighbours. How much of
-# it is good depends on the number of bins, on the reports and on the population; see `smoothed`.
+# EM with smoothing (Li et al. 2020, 5.3, after Silverman et al. 1990): because neighbours have
+# similar shares, every iteration ends by averaging each share with its two neighbours. The best
+# strength depends on the number of bins, on the reports and on the population; see `smoothed`.
 
 #: Strengths of smoothing that are tried, the smoothest first: numbers of averages in an iteration,
 #: and below one the share of the average in it.
@@ -213,8 +213,8 @@ def smoothed_em(
 ) -> Fixpoint:
     """EM in which every iteration ends with smoothing; strength 1 is EMS of Li et al.
 
-    Stop when the log-likelihood changes by less than `tolerance` from one iteration to the next.
-    There is no bound on how much it could still increase: the maximum is not the aim.
+    Stops when the log-likelihood changes by less than `tolerance` in an iteration. There is no
+    bound on how much it could still increase, because the maximum is not the goal.
     """
     _check_limits(iterations, tolerance)
     p, path = start, [likelihood.log(start)]
@@ -240,12 +240,12 @@ def smoothed(
 ) -> Smoothed:
     """EM with smoothing whose strength is chosen from the reports.
 
-    Of `STRENGTHS` the best by Akaike's criterion is taken, the largest log-likelihood less the
-    number of parameters in use. That number is the trace of the change of the fitted shares of the
-    reports with the observed ones (`sensitivity`). Intervals hold the limits of all strengths: the
-    reports cannot tell a peak of one bin from a smooth hill, and the best strength alone covered
-    half of the bins of real populations. Without the `matrix` ``Q``, strength 1 is taken unless one
-    is given, and no limits are computed.
+    The best of `STRENGTHS` by Akaike's criterion is used, that is, by the log-likelihood minus the
+    effective number of parameters, which is the trace of the derivative of the fitted shares of the
+    reports with respect to the observed ones (`sensitivity`). Intervals contain the limits of all
+    strengths: the reports cannot distinguish a peak of one bin from a smooth hill, and the limits
+    of the best strength alone covered only half of the bins of real populations. Without the
+    `matrix` ``Q``, strength 1 is used unless one is given, and no limits are computed.
     """
     run = partial(smoothed_em, likelihood, iterations=iterations, tolerance=tolerance)
     if matrix is None:
@@ -283,23 +283,22 @@ def sensitivity(matrix: Floats, p: Floats, strength: float = 1.0) -> Floats:
         return np.asarray(np.linalg.solve(identity - to_itself, smooth(weighted, strength)))
     except np.linalg.LinAlgError:
         raise ChannelError(
-            "The reports do not distinguish the values, so shares have no limits; use a larger "
-            "budget, or fewer values."
+            "The reports do not distinguish the values, so their shares have no limits; use a "
+            "larger budget, or fewer values."
         ) from None
 
 
 # -------------------------------------------------------------------------------------------------
 # Shares that borrow strength from each other: empirical Bayes with a learned prior.
 #
-# Where the noise outweighs most shares, each count alone says little about its own value; together
-# they say a lot about how shares are spread. The number of reports that support value ``x`` is
+# If noise exceeds most shares, each count says little about its own value, but together they say
+# much about how shares are distributed. The number of reports that support value ``x`` is
 # ``Binomial(n, miss + (hit - miss) p_x)``. The shares of values that the channel treats alike are
 # taken as draws from one distribution ``G`` on [0, 1], which is learned from their counts: by
 # nonparametric EM, towards the maximum likelihood (Kiefer and Wolfowitz 1956), stopped early to
-# keep ``G`` smooth. The estimate is the mean of each share's posterior under ``G``, given that the
-# shares sum to one. As the number of values grows, no rule that treats all counts
-# alike has a smaller mean squared error than this one at the maximum (Robbins 1956; Jiang and Zhang
-# 2009).
+# keep ``G`` smooth. The estimate is the posterior mean of each share under ``G``, given that the
+# shares sum to one. As the number of values grows, no rule that treats all counts alike has a
+# smaller mean squared error than this one at the maximum (Robbins 1956; Jiang and Zhang 2009).
 
 # Candidate shares per standard deviation of the noise.
 FINENESS = 4
@@ -307,10 +306,10 @@ FINENESS = 4
 # Standard deviations around each count within which there are candidates.
 AROUND = 3
 
-# Standard deviations between a count and a share beyond which the one excludes the other.
+# Standard deviations between a count and a share beyond which they are incompatible.
 REACH = 9.0
 
-# A prior of their own is learned from at least so many values.
+# Least number of values from which a separate prior is learned.
 ENOUGH = 20
 
 
@@ -320,7 +319,7 @@ def shrink(
     """Posterior mean of each share under priors learned from all counts.
 
     Values with the same pair of `hit` and `miss` share a prior; rare pairs share one. `iterations`
-    are steps of EM towards the most likely prior: fewer give a smoother one.
+    is the number of EM steps towards the most likely prior: fewer steps give a smoother prior.
     """
     check_informative(hit, miss)
     first, kind = kinds_of(hit, miss)
@@ -348,7 +347,7 @@ class Seen(NamedTuple):
     miss: Floats
 
     def only(self, members: Mask) -> Seen:
-        """Return some of them."""
+        """Return a selection of the counts."""
         return Seen(self.counts[members], self.n, self.hit[members], self.miss[members])
 
 
@@ -427,6 +426,6 @@ def condition(mean: Floats, variance: Floats) -> Floats:
             break
         free &= p > 0
         p = np.maximum(p, 0.0)
-    if not p.any():  # no value has support beyond the noise, so all are alike
+    if not p.any():  # no value has more support than noise, so all are equal
         p = np.ones(len(p))
     return p / p.sum()

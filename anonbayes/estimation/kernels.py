@@ -1,10 +1,10 @@
 """Compiled kernels over reports: plain arrays in and out.
 
-Compiled code reads past its arrays without a word, so each kernel has one door that checks what it
-relies on: row pointers that ascend to the number of indices, and indices below the number of
-values, are checked by `MixtureLikelihood` and by `BitReports`; codes by `Domain.encode`; numbers of
-hash functions by `LocalHashing.read`. Numbers of a likelihood are finite and weights not negative,
-by the same check; a row whose probability underflows to zero says nothing.
+Compiled code reads beyond its arrays without an error, so each kernel relies on checks in a single
+place: `MixtureLikelihood` and `BitReports` check that row pointers ascend to the number of indices
+and that indices are below the number of values; `Domain.encode` checks codes; `LocalHashing.read`
+checks the numbers of hash functions. The numbers of a likelihood are finite and its weights not
+negative by the same check; a row whose probability underflows to zero is ignored.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def expectation(
     indices: SmallCodes,
     pull: Floats,
 ) -> tuple[float, float]:
-    """One pass of EM: log-likelihood, and what each column and the floor pull towards them.
+    """One pass of EM: the log-likelihood, and the contributions to each column and to the floor.
 
-    ``pull[k]`` becomes the sum of ``weights[r] / P(r)`` over the rows that hold ``k``; the second
-    result is ``sum of weights[r] * floor[r] / P(r)``.
+    ``pull[k]`` becomes the sum of ``weights[r] / P(r)`` over the rows that contain ``k``; the
+    second result is ``sum of weights[r] * floor[r] / P(r)``.
     """
     log_likelihood = 0.0
     floor_pull = 0.0
@@ -119,7 +119,7 @@ def allocate(
             continue
         start, stop = indptr[r], indptr[r + 1]
         total = _row(r, base, weighted, floor, indptr, indices)
-        if not total > 0.0:  # such a report says nothing; never draw with a share of 0/0
+        if not total > 0.0:  # uninformative; avoids drawing with a share of 0/0
             noise += left
             continue
         if left == 1:

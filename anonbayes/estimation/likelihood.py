@@ -1,9 +1,8 @@
 """Likelihoods of a distribution given reports.
 
-Every likelihood is ``sum_r w_r log (Q p)_r``: distinct reports ``r``, how often each was made, and
-the probabilities ``Q(r|k)`` of a report from each value, in a form that is never written down in
-full where structure makes that needless (`MixtureLikelihood`, `HadamardLikelihood`,
-`WindowLikelihood`).
+Every likelihood is ``sum_r w_r log (Q p)_r``, with distinct reports ``r``, their multiplicities,
+and the probabilities ``Q(r|k)`` of a report given each value, which are not stored in full if their
+structure allows it (`MixtureLikelihood`, `HadamardLikelihood`, `WindowLikelihood`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from anonbayes.estimation.kernels import allocate, expectation, mixture
 
 # Smaller factors would make their rows, or products of them, underflow.
 LEAST_FACTOR = 1e-100
-# Entries of the largest full matrix that is written down.
+# Largest number of entries of a full matrix.
 MAX_FULL = 50_000_000
 # Entries of the rows that are written in full at a time.
 BLOCK = 4_000_000
@@ -36,7 +35,7 @@ Number = TypeVar("Number", Ints, Floats)
 class SimplexLikelihood(ABC):
     """Concave log-likelihood ``sum_r w_r log (Q p)_r`` of a distribution `p`, for EM.
 
-    `constant` is what is added whatever `p` is.
+    `constant` is added whatever `p` is.
     """
 
     weights: Ints | Floats
@@ -52,7 +51,7 @@ class SimplexLikelihood(ABC):
         """Probability of each report under `p`, up to a factor of its own."""
 
     def pull(self, shares: Floats) -> Floats:
-        """``sum_r shares[r] Q(r|k)`` of each value; only the default `gradient` asks for it."""
+        """``sum_r shares[r] Q(r|k)`` for each value; only used by the default `gradient`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -60,20 +59,20 @@ class SimplexLikelihood(ABC):
         """Likelihood of distributions on the entries in `keep`, all others being zero."""
 
     def slopes(self, p: Floats) -> Iterator[Floats]:
-        """Rows ``sqrt(w_r) Q(r|k) / P(r)``, in parts; only `curvature_root` asks for them."""
+        """Rows ``sqrt(w_r) Q(r|k) / P(r)``, in parts; only used by `curvature_root`."""
         raise NotImplementedError
 
     def curvature_root(self, p: Floats) -> Floats:
         """``C`` with ``C C'`` minus the second derivatives of the log-likelihood at `p`.
 
-        Of shape (K, R): a column for each distinct report, but no more of them than values.
+        Its shape is (K, R): a column for each distinct report, but at most as many as values.
         """
         if len(self.weights) <= self.size:
             return np.ascontiguousarray(np.concatenate(list(self.slopes(p))).T)
         square = np.zeros((self.size, self.size))
         for block in self.slopes(p):
             square += block.T @ block
-        # Values that the reports do not tell apart make it singular, up to rounding.
+        # Values that the reports do not distinguish make it singular, up to rounding.
         square[np.diag_indices(self.size)] *= 1.0 + 1e-9
         try:
             return np.asarray(np.linalg.cholesky(square), dtype=float)
@@ -87,7 +86,7 @@ class SimplexLikelihood(ABC):
         return int(self.weights.sum())
 
     def log(self, p: npt.ArrayLike) -> float:
-        """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
+        """Log-likelihood of `p`; minus infinity if it excludes an observed report."""
         return self._log(self.probabilities(p))
 
     def _log(self, total: Floats) -> float:
@@ -100,9 +99,9 @@ class SimplexLikelihood(ABC):
         return self.pull(shares), self._log(total)
 
     def step(self, p: Floats) -> tuple[Floats, float, float]:
-        """Next distribution by EM, log-likelihood at `p`, and how much it can still increase.
+        """Return the next distribution by EM, the log-likelihood at `p`, and its possible increase.
 
-        The last is certified, by concavity: ``max_k sum_r w_r Q(r|k)/P(r) - n``.
+        The last is certified by concavity: ``max_k sum_r w_r Q(r|k)/P(r) - n``.
         """
         gradient, total = self.gradient(p)
         updated = p * gradient
@@ -128,7 +127,7 @@ class MixtureLikelihood(SimplexLikelihood):
     indices: SmallCodes
 
     def __post_init__(self) -> None:
-        """Check what the kernels rely on: they check no bounds and no numbers themselves."""
+        """Check what the kernels rely on, because they check neither bounds nor numbers."""
         rows, ones, ends = len(self.floor), self.indices, self.indptr
         numbers = (self.floor, self.tilt, self.gain)
         if not (
@@ -142,8 +141,8 @@ class MixtureLikelihood(SimplexLikelihood):
             raise ChannelError("The rows of this likelihood do not fit its values.")
         if not (self.weights >= 0).all() or not all(np.isfinite(part).all() for part in numbers):
             raise ChannelError(
-                "The probabilities of some report are too large or too small for numbers of "
-                "double precision; use a smaller budget."
+                "The probabilities of some reports are too large or too small for double "
+                "precision; use a smaller budget."
             )
 
     @classmethod
@@ -295,7 +294,7 @@ class MixtureLikelihood(SimplexLikelihood):
         if shape[0] * shape[1] > MAX_FULL:
             raise ChannelError(
                 f"The likelihood of {shape[0]} distinct reports for {shape[1]} values has more "
-                f"than {MAX_FULL} entries, none of them zero: too many for a released table. "
+                f"than {MAX_FULL} nonzero entries, which is too many for a released table. "
                 "Estimate the distribution from the reports instead (estimate, likelihood, "
                 "Released), or release coarser values."
             )

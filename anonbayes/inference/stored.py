@@ -1,4 +1,4 @@
-"""What a posterior keeps: draws and averages for beliefs, made again, in files, in a notebook."""
+"""What a posterior stores: draws and averages for beliefs, files, and the view in a notebook."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ Labels = Mapping[str, Sequence[object] | Ints]  # by dimension
 log = logging.getLogger("anonbayes")
 WEIGHT_STREAM, FOLD_STREAM, CORRECTION_STREAM = 17, 18, 19
 FAR = 30.0
-"""Log lifts move no further: with two folds t has no moments."""
+"""Largest change of log lifts in a draw, because with two folds t has no moments."""
 TABLE_GROUP = "released_table"
 DRAWN_GROUPS = ("posterior", "sample_stats")
 AVERAGES_GROUP = "averages"
 EVIDENCE_GROUP = "evidence"
 REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
-"""Attributes of a file without draws: how many there were."""
+"""Attributes of a file without draws, for the numbers of chains and draws."""
 
 # -------------------------------------------------------------------------------------------------
-# Draws of a closed form, which hardly anybody asks for.
+# Draws from a closed form, which are rarely needed.
 
 
 def labelled_draws(
@@ -62,7 +62,7 @@ def labelled_draws(
     stats: Draws,
     coords: Labels,
 ) -> dict[str, xr.Dataset]:
-    """Groups ``posterior`` and ``sample_stats``, with the names and labels of a table."""
+    """Build the groups ``posterior`` and ``sample_stats`` with the names and labels of a table."""
     secret = table.sensitive
     dims: dict[str, list[str]] = {f"pi_{secret}": [secret]}
     dims |= {f"pi_{name}": [secret, name] for name in table.attributes}
@@ -79,7 +79,7 @@ def known_groups(
     weights: EvidenceWeights | None,
     coords: Labels,
 ) -> dict[str, xr.Dataset]:
-    """Groups of the prior's weights, and of those of the attributes if there are any."""
+    """Build the groups of the prior's weights, and of the attributes' weights if there are any."""
     secret = table.sensitive
     constant = xr.Dataset(
         {"alpha": ((secret,), np.asarray(prior.alpha))}
@@ -92,14 +92,14 @@ def known_groups(
 
 @dataclass(frozen=True, eq=False)
 class DrawnLater(Mapping[str, xr.Dataset]):
-    """Groups of an exact posterior, whose draws are made when somebody asks for them.
+    """Groups of an exact posterior, whose draws are made when they are first needed.
 
     Attributes
     ----------
     table, taken, attrs
-        As `redraw` takes them.
+        As in `redraw`.
     size : tuple of int
-        Chains, and draws of each.
+        Number of chains, and of draws per chain.
     coords : mapping
         Labels of the draws.
     """
@@ -111,12 +111,12 @@ class DrawnLater(Mapping[str, xr.Dataset]):
     coords: Labels
 
     def first(self, n: int) -> xr.Dataset:
-        """Chains, from the first one on, that hold `n` draws together, or all that there are."""
+        """Return the first chains that together hold `n` draws, or all of them."""
         chains, draws = self.size
         return self._made(min(chains, -(-n // draws)), min(n, draws))["posterior"]
 
     def relabelled(self, labels: Labels) -> DrawnLater:
-        """The same draws under other labels."""
+        """Return the same draws with other labels."""
         return replace(self, coords={**self.coords, **labels})
 
     @cached_property
@@ -144,11 +144,11 @@ class DrawnLater(Mapping[str, xr.Dataset]):
 
 
 # -------------------------------------------------------------------------------------------------
-# What beliefs ask for.
+# What beliefs need.
 
 
 class KeptDraws:
-    """Draws, averages and closed forms of a `Posterior`, as the beliefs about people need them."""
+    """Draws, averages and closed forms of a `Posterior`, as beliefs about people need them."""
 
     table: ReleasedTable
     prior: Prior
@@ -160,14 +160,14 @@ class KeptDraws:
 
     @property
     def population(self) -> ReleasedTable:
-        """What the population was learned from: the release, and a register if there is one."""
+        """The table behind the population: the release, plus the register if there is one."""
         return self.table if self.register is None else self.register.population
 
     @cached_property
     def trees(self) -> Mapping[str, DirichletTree]:
         """Closed-form posterior of each attribute; only for the exact method."""
         if self.method != "exact":
-            raise ModelError(f"Closed forms exist for method='exact', not {self.method!r}.")
+            raise ModelError(f"Closed forms exist only for method='exact', not {self.method!r}.")
         return {
             name: DirichletTree(
                 column.evidence, self.population.counts[name], self.prior.beta[name]
@@ -182,24 +182,20 @@ class KeptDraws:
 
     @cached_property
     def means(self) -> list[npt.NDArray[np.float64]]:
-        """Mean of each attribute's distribution, ``(S, K_a)``, where it needs no draws."""
+        """Mean of each attribute's distribution, ``(S, K_a)``, if it needs no draws."""
         if self.method == "exact":
             return [self.trees[name].mean for name in self.table.attributes]
         if self.method != "crossfit":
-            raise ModelError(f"The means of method={self.method!r} come from its draws.")
+            raise ModelError(f"With method={self.method!r}, means must be computed from draws.")
         return lift_parts(self.table, self.groups[AVERAGES_GROUP], "mean")
 
     @property
     def draws(self) -> xr.Dataset:
-        """The draws, with dimensions chain and draw first."""
+        """The draws as a Dataset whose first dimensions are chain and draw."""
         return self.groups["posterior"]
 
     def few_draws(self, most: int) -> dict[str, Floats]:
-        """At most so many draws of each variable, one after the other.
-
-        Of an exact posterior these are the first ones, which are as good as any; of chains they
-        are spread evenly.
-        """
+        """Return at most `most` draws of each variable, from all chains; if exact, the first."""
         exact = self.method == "exact"
         draws = self.groups.first(most) if isinstance(self.groups, DrawnLater) else self.draws
         total = draws.sizes["chain"] * draws.sizes["draw"]
@@ -212,7 +208,7 @@ class KeptDraws:
 
     @property
     def one_draw(self) -> xr.Dataset:
-        """A draw of every variable, for its names and labels."""
+        """A single draw of every variable, for its names and labels."""
         if isinstance(self.groups, DrawnLater):
             return self.groups.first(1)
         return self.draws.isel(chain=[0], draw=[0])
@@ -233,7 +229,7 @@ class KeptDraws:
 
     @cached_property
     def secret_mean(self) -> npt.NDArray[np.float64]:
-        """``E[pi_S]``, in closed form where sensitive values are known."""
+        """``E[pi_S]``, in closed form if sensitive values are known."""
         if self.table.secrets_known:
             weight = self.prior.alpha + self.population.secret_counts
             return weight / weight.sum()
@@ -242,13 +238,13 @@ class KeptDraws:
 
     @cached_property
     def ownership(self) -> list[sparse.csr_array]:
-        """Vertical tables: ``P(item belongs to sensitive value s)``, ``(N, S)``, by batch.
+        """For vertical tables, ``P(item belongs to sensitive value s)``, ``(N, S)``, by batch.
 
-        The average, over a stretch of one chain, of conditional probabilities (Rao-Blackwell, MODEL
-        1.4).
+        Each batch averages conditional probabilities over a stretch of one chain (Rao-Blackwell,
+        MODEL 1.4).
         """
         if self.table.scheme != "vertical":
-            raise ModelError("Only in a vertical table is it hidden who owns which values.")
+            raise ModelError("Ownership is only hidden in vertical tables.")
         if self.editions is not None and self.editions.joint is not None:
             return [self.editions.joint.owned]
         layout = layout_of(self.table)
@@ -267,7 +263,7 @@ class KeptDraws:
         ]
 
     def batch_means(self, name: str, cuts: Sequence[tuple[int, slice]]) -> Floats:
-        """``E[pi_<name>]`` by batch, ``(batches, S, K)``; from ``E[pi | counts]`` where kept."""
+        """``E[pi_<name>]`` by batch, ``(batches, S, K)``; from ``E[pi | counts]`` if stored."""
         averaged = self.averaged(f"mean_{name}", cuts)
         if averaged is not None:
             return averaged.reshape(len(cuts), len(self.secret_mean), -1)
@@ -275,9 +271,9 @@ class KeptDraws:
         return np.stack([draws[chain, cut].mean(axis=0) for chain, cut in cuts])
 
     def averaged(self, key: str, cuts: Sequence[tuple[int, slice]]) -> Floats | None:
-        """Average over batches what the engine summed up for beliefs, one line per batch.
+        """Average over batches of what the engine accumulated for beliefs, one line per batch.
 
-        None where the draws of ``pi`` are all there is; keys as in `HorizontalEngine.averages`.
+        None if only draws of ``pi`` are stored; keys are those of `HorizontalEngine.averages`.
         """
         content = self.groups.get(AVERAGES_GROUP)
         if content is None or key not in content:
@@ -289,13 +285,13 @@ class KeptDraws:
 
 
 # -------------------------------------------------------------------------------------------------
-# Chains side by side, and draws from a closed form that are made again.
+# Combining chains, and redrawing from closed forms.
 
 
 def stack_chains(
     recorded: list[Recorded], draws: int, interrupted: bool
 ) -> tuple[Draws, Draws, Draws]:
-    """Chains side by side, cut to the shortest when the run was interrupted."""
+    """Stack chains, cut to the shortest one if the run was interrupted."""
     length = min(draws, *(r.n for r in recorded)) if interrupted else draws
     if length == 0:
         raise KeyboardInterrupt
@@ -314,7 +310,7 @@ def stack_chains(
 
 
 def weight_draws(table: ReleasedTable, taken: Evidenced, draws: Draws, entropy: int) -> Draws:
-    """Draws of weights and corrections from streams of their own: those of ``pi`` stay as is."""
+    """Draw weights and corrections from their own random streams, so that draws of ``pi`` stay."""
     if taken.evidence != "weighted" or taken.weights is None:
         return {}
     chains, n = draws[f"pi_{table.sensitive}"].shape[:2]
@@ -338,9 +334,9 @@ def crossfit_draws(
 ) -> Draws:
     """Independent draws of a cross-fitted posterior.
 
-    Weights are normal at their mode. Log lifts have the spread that leaving out fold after fold
-    shows (`lift_spread`), Student's t for F folds; a population is the margin times its lifts.
-    `lifts` are, by attribute, the mean ``(S, K)`` and the spread ``(folds + 1, S, K)``.
+    Weights are normal around their mode. Log lifts have the spread found by leaving out one fold
+    after another, with Student's t for F folds; a population is the marginal times its lifts.
+    `lifts` holds, by attribute, the mean ``(S, K)`` and the spread ``(folds + 1, S, K)``.
     """
     rng = np.random.default_rng(np.random.SeedSequence(entropy))
     secret = taken.prior.alpha + table.secret_counts
@@ -348,7 +344,7 @@ def crossfit_draws(
     stream = np.random.default_rng(np.random.SeedSequence([entropy, FOLD_STREAM]))
     together: Floats | None = None
     for name, (mean, spread) in zip(table.attributes, lifts, strict=True):
-        if together is None:  # folds move all attributes at once, and their spread is estimated
+        if together is None:  # folds change all attributes at once, and their spread is estimated
             folds = len(spread) - 1
             heavy = np.sqrt((folds - 1) / stream.chisquare(folds - 1, size))
             together = stream.standard_normal((*size, folds)) * heavy[..., None]
@@ -367,7 +363,7 @@ def lift_parts(
 ) -> list[Floats]:
     """``mean`` or ``spread`` of a cross-fitted table, ``([folds + 1,] S, K_a)`` each.
 
-    The spread of a vertical table asks for its `pooling`.
+    The spread of a vertical table needs its `pooling`.
     """
     if table.scheme == "vertical":
         layout = layout_of(table)
@@ -393,9 +389,10 @@ def redraw(
     chains: int,
     draws: int,
 ) -> tuple[Draws, Draws, Draws]:
-    """Make independent draws again, as they were; see `Posterior.to_netcdf`.
+    """Make independent draws again, exactly as before; see `Posterior.to_netcdf`.
 
-    `attrs` are those of the posterior; without `kept`, lifts of a cross-fitted table, it is exact.
+    `attrs` are those of the posterior; without `kept`, the lifts of a cross-fitted table, it is
+    exact.
     """
     entropy = int(attrs["entropy"])
     if kept is not None:
@@ -423,7 +420,7 @@ def redraw(
 
 
 class Stored(NamedTuple):
-    """What a file holds; `redrawn` are draws, statistics and averages where it has none."""
+    """Contents of a file; `redrawn` has draws, statistics and averages if the file has none."""
 
     table: ReleasedTable
     taken: Evidenced
@@ -435,11 +432,11 @@ class Stored(NamedTuple):
 
 
 def read_stored(path: str | os.PathLike[str]) -> Stored:
-    """Read what `Posterior.to_netcdf` wrote; see `Posterior.from_netcdf`."""
+    """Read a file written by `Posterior.to_netcdf`; see `Posterior.from_netcdf`."""
     content, attrs = compat.read_groups(path)
     if TABLE_GROUP not in content:
         raise ModelError(
-            f"{str(path)!r} holds no released table; it was not written by Posterior.to_netcdf."
+            f"{str(path)!r} contains no released table; it was not written by Posterior.to_netcdf."
         )
     try:
         table = table_from_dataset(content.pop(TABLE_GROUP))
@@ -463,7 +460,7 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
             raise KeyError(EVIDENCE_GROUP)
     except KeyError as error:
         raise FileError(
-            f"{str(path)!r} is not what Posterior.to_netcdf wrote: something is missing "
+            f"{str(path)!r} is not a complete file of Posterior.to_netcdf: something is missing "
             f"({error}). {compat.REMAKE}"
         ) from None
     except (ValueError, TypeError, IndexError, AttributeError) as error:
@@ -472,8 +469,8 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
         ) from error
     if table.fingerprint != fingerprint:
         raise FileError(
-            f"{str(path)!r} holds draws that belong to another table: they were made for the "
-            f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
+            f"{str(path)!r} contains draws of another table: they were made for the "
+            f"fingerprint {fingerprint}, but its table has {table.fingerprint}."
         )
     taken = Evidenced(evidence, prior, weights, bool(attrs.get("pooled", 0)))
     drawn = None
@@ -494,14 +491,16 @@ def _check_folds(table: ReleasedTable, kept: xr.Dataset) -> None:
 
 
 def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) -> str:
-    """Write what `read_stored` reads; see `Posterior.to_netcdf`."""
+    """Write the file that `read_stored` reads; see `Posterior.to_netcdf`."""
     if post.register is not None:
         raise ModelError(
-            "A posterior with a register is not written: its file would hold the register's "
-            "people. Keep the files and fit again."
+            "A posterior with a register cannot be written, because the file would contain the "
+            "register's people. Keep the input files and fit again."
         )
     if post.editions is not None:
-        raise ModelError("A posterior of several releases is not written; keep the tables.")
+        raise ModelError(
+            "A posterior of several releases cannot be written; keep the tables and fit again."
+        )
     attrs = dict(post.attrs)
     whole = not (attrs.get("interrupted", 0) or attrs.get("thinned", 0))
     if not isinstance(post.groups, DrawnLater):
@@ -547,13 +546,13 @@ def published_posterior(post: Posterior) -> Posterior:
 
 
 # -------------------------------------------------------------------------------------------------
-# Draws of a model of the user's own: what is checked, and what beliefs need beyond them.
+# Draws of a user's own model: checks, and what beliefs need in addition.
 
 
 def own_draws(
     table: ReleasedTable, idata: Any, prior: Prior, seed: int | np.random.Generator | None
 ) -> tuple[dict[str, Floats], dict[str, npt.NDArray[np.float32]] | None]:
-    """Draws of the table's distributions, and of a vertical table who owns what given them."""
+    """Return draws of the distributions, and for a vertical table the ownership given them."""
     given = compat.posterior_dataset(idata)
     shapes: dict[str, tuple[int, ...]] = {f"pi_{table.sensitive}": (len(prior.alpha),)}
     shapes.update({f"pi_{name}": weights.shape for name, weights in prior.beta.items()})
@@ -564,7 +563,7 @@ def own_draws(
 
 
 def checked_draws(given: xr.Dataset, name: str, shape: tuple[int, ...]) -> Floats:
-    """Draws of a variable, if they are distributions of the right size."""
+    """Return the draws of a variable; check that they are distributions of the right size."""
     if name not in given:
         hint = nearest(name, [str(known) for known in given.data_vars])
         raise ModelError(f"The draws have no variable {name!r}. {hint}")
@@ -614,10 +613,10 @@ def ownership_given(
 
 
 def plot_weights(post: Posterior, *, ax: Axes | None = None) -> Axes:
-    """Plot how much each attribute tells alone, and what it adds to the others.
+    """Plot how much each attribute says alone, and how much it adds to the others.
 
-    In nats per row of held-out log score; an attribute whose second bar is much shorter repeats
-    what the others tell. Empty where independent evidence was asked for.
+    In nats per row of held-out log score. If the second bar of an attribute is much shorter, it
+    mostly repeats the others. Empty if independent evidence was asked for.
 
     Examples
     --------
@@ -635,7 +634,7 @@ def plot_weights(post: Posterior, *, ax: Axes | None = None) -> Axes:
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set(
         xlabel="Gain in held-out log score\n(nats per row)",
-        title=f"What each attribute tells about {post.table.sensitive}",
+        title=f"What each attribute says about {post.table.sensitive}",
     )
     ax.locator_params(axis="x", nbins=3 if is_narrow(ax) else 6)
     legend_below(ax)
@@ -656,7 +655,7 @@ BAR = (
 
 
 def shown(post: Posterior) -> str:
-    """Method, evidence, weights and diagnostics at a glance, as HTML."""
+    """Return method, evidence, weights and diagnostics at a glance, as HTML."""
     table = post.table
     asked = post.evidence_weights is None
     reason = "every attribute counts in full, as asked for" if asked else post.evidence_reason
@@ -685,9 +684,9 @@ def shown(post: Posterior) -> str:
 
 
 def _agreement(post: Posterior) -> str:
-    """Whether chains agree, by a number that costs nothing; `diagnose` examines everything."""
+    """Say whether the chains agree by their log density; `diagnose` checks everything."""
     if not post.simulated:
-        return "independent draws; nothing to converge"
+        return "independent draws, for which there is nothing to converge"
     stats = post.groups.get("sample_stats", xr.Dataset())
     key = next((k for k in ("energy", "log_likelihood") if k in stats), None)
     if key is None or post.n_chains < 2 or post.n_draws < 4:

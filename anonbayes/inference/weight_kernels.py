@@ -1,6 +1,6 @@
 """Kernels of weighted evidence: log scores, their derivatives and modes, errors from folds.
 
-In the Numba kernels `f` is a `features.Features`; no array of records by secrets is ever built.
+In the Numba kernels, `f` is a `Features`; no array of records by secrets is ever built.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from anonbayes.arrays import Floats, Ints, Scaled
 from anonbayes.inference.features import Features
 
 CENTRE, SPREAD = 1.0, 0.5
-"""Normal prior of a weight, cut off at zero: the product model, within reason."""
+"""Normal prior of a weight, truncated at zero: approximately the product model."""
 STEPS = 60
-"""Steps of Newton's method."""
+"""Largest number of Newton steps."""
 WIDE, BLOCK = 16, 1024
-"""Attributes from which on products of matrices pay, of records by secrets that fill so many."""
+"""Number of attributes from which matrix products pay, and of records by secrets in a block."""
 
 
 @njit(cache=True, nogil=True)
 def _record(r, f, x, own):  # type: ignore[no-untyped-def]
-    """Features of record r into ``x[0]`` (share) and ``x[1:]`` (attributes), its own row out."""
+    """Write features of record r, without its own row, to ``x[0]`` (share) and ``x[1:]``."""
     n_secrets = len(f.share)
     latent = len(f.likelihood) > 0
     z = f.secret[r]
@@ -36,7 +36,7 @@ def _record(r, f, x, own):  # type: ignore[no-untyped-def]
                 x[a, s] = base[s]
             x[a, z] += step[z]
             continue
-        # How much of the row stands in the counts of each secret, by this attribute alone.
+        # Share of the row in the counts of each secret, by this attribute alone.
         top = -np.inf
         for s in range(n_secrets):
             own[s] = f.share[s] + (base[s] if a > 0 else 0.0)
@@ -51,7 +51,7 @@ def _record(r, f, x, own):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _log_score(r, f, x, eta, p, w):  # type: ignore[no-untyped-def]
-    """Log score of record r; its belief into `p`, and given its own report into `w`."""
+    """Log score of record r; writes its belief to `p`, and the belief given its report to `w`."""
     n_secrets = len(p)
     for s in range(n_secrets):
         p[s] = x[0, s]
@@ -74,7 +74,7 @@ def _log_score(r, f, x, eta, p, w):  # type: ignore[no-untyped-def]
         else:
             w[s] = p[s] if s == z else 0.0
         mine += w[s]
-    if mine <= 0.0:  # below what a double holds: by its logarithm, for a known secret
+    if mine <= 0.0:  # underflow: use logarithms, for a known secret
         for s in range(n_secrets):
             w[s] = 1.0 if s == z else 0.0
         score = x[0, z] - top - np.log(total)
@@ -88,7 +88,7 @@ def _log_score(r, f, x, eta, p, w):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _gradient(x, p, w, g):  # type: ignore[no-untyped-def]
-    """Gradient of a record's log score: mean features given its secret less those before."""
+    """Gradient of a record's log score: mean features after observing its secret minus before."""
     for a in range(len(g)):
         g[a] = 0.0
         for s in range(len(p)):
@@ -212,7 +212,7 @@ def log_scores(eta, f):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def left_out_scores(eta, covariance, f):  # type: ignore[no-untyped-def]
-    """Log score of every record under the weights that the other rows would give (one step)."""
+    """Log score of every record under the weights estimated from the other rows (one step)."""
     n_secrets, size = len(f.share), len(eta)
     x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
     p, w = np.empty(n_secrets), np.empty(n_secrets)
@@ -250,15 +250,15 @@ def fold_spread(lifts: Floats) -> Floats:
 
 
 def fold_error(estimates: Floats) -> Floats:
-    """Jackknife error of an estimate, from those without one fold after the other (in rows)."""
+    """Jackknife standard error of an estimate, from those without each fold (in rows)."""
     return np.sqrt((fold_spread(estimates) ** 2).sum(axis=0))
 
 
 def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
-    """What draws of log lifts need: `fold_spread`, and the error that pooling leaves, as last row.
+    """Spread of log lifts for draws: `fold_spread`, and as last row the error due to pooling.
 
-    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa``, the `pooling`, is
-    its prior's: that adds ``kappa / (kappa + c)^2``. `rows` are ``n_s m(k)``.
+    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa``, the `pooling`,
+    comes from its prior; this adds ``kappa / (kappa + c)^2``. `rows` are ``n_s m(k)``.
     """
     information = np.exp(lifts.mean(axis=0)) * (pooling + rows)
     doubt = np.sqrt(pooling) / np.maximum(information, pooling)
@@ -266,10 +266,11 @@ def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
 
 
 def unsettled(precision: Floats, spread: float) -> Floats:
-    """Error of weights that only their prior tells apart, which no left-out fold shows.
+    """Error of weights that only their prior distinguishes, which leaving out folds does not show.
 
-    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode.
-    What it would add if the other weights were known is taken off, as far as the data settle it.
+    If the prior's centre were also drawn, it would add ``H^-1 P H^-1`` to the covariance of the
+    mode. What it would add if the other weights were known is subtracted, as far as the data
+    determine it.
     """
     alone = np.diag(precision)
     known = 1.0 - np.minimum(spread**-2.0 / alone, 1.0) ** 2
@@ -278,18 +279,19 @@ def unsettled(precision: Floats, spread: float) -> Floats:
 
 
 MOST_NATS = 60.0
-"""No attribute speaks louder for a cell: products of several stay numbers."""
+"""Bound on log evidence of a cell, so that products of several remain finite."""
 
 
 def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
-    """``P(knowledge | cell, s)`` with one attribute's weight: ``own^eta common^(1 - eta)``.
+    """``P(knowledge | cell, s)`` with the weight of one attribute: ``own^eta common^(1 - eta)``.
 
-    `own` is ``pi_a|s(known and y) / pi_a|s(y)``, secrets last; `common` the same of the margin.
+    `own` is ``pi_a|s(known and y) / pi_a|s(y)``, secrets last; `common` is the same for the
+    marginal.
     """
     seen = own > 0
     log_own = np.log(np.where(seen, own, 1.0))
     both = common[..., None]
-    # A marginal may underflow where a secret that nobody holds has the value: then it is its own.
+    # The marginal may underflow if a secret that nobody has takes the value; then use the own.
     log_common = np.log(np.where(both > 0, both, np.where(seen, own, 1.0)))
     power = np.minimum(weight * log_own + (1.0 - weight) * log_common, MOST_NATS)
     return np.asarray(np.where(seen, np.exp(power), 0.0))
@@ -300,8 +302,8 @@ def weighted_joint(
 ) -> Scaled:
     """``p(s, r)`` with weighted evidence: the product model's ``p(r)`` times ``softmax(L)``.
 
-    `known` are ``P(known | s)`` by attribute, ``(records, S)``, as is `tilt`, the corrections.
-    Weights of one give the product model itself; None leaves it untouched, to the last bit.
+    `known` are ``P(known | s)`` by attribute, ``(records, S)``, and so are `tilt`, the corrections.
+    Weights of one give the product model itself; None leaves it exactly as it is.
     """
     product = Scaled.product(np.tile(share, (len(known[0]) if known else 1, 1)), known)
     if weights is None:
@@ -329,10 +331,10 @@ def record_tilts(
     known: Sequence[sparse.csr_array],
     codes: Ints,
 ) -> Floats | None:
-    """Corrections ``c_a(k, s)`` of what is known of records, summed up: ``(records, S)``.
+    """Sum the corrections ``c_a(k, s)`` of what is known about records, ``(records, S)``.
 
     `known` are distinct pieces of knowledge by attribute, ``(pieces, K_a)``, `codes` those of the
-    records. Values that are not known apart are averaged by the marginals of ``pi``.
+    records. Values that the knowledge does not distinguish are averaged by the marginals of ``pi``.
     """
     if corrections is None:
         return None
@@ -348,9 +350,9 @@ def record_tilts(
 
 
 def maximise_alone(parts: list[Features], a: int) -> Floats:
-    """What `maximise` gives for one attribute by itself, for features that differ by fold only.
+    """`maximise` for a single attribute, for features that only differ by fold.
 
-    Secrets are known. A row is judged by the sums over all other secrets, and its own without it.
+    Secrets are known. A row is scored with the sums over all other secrets, and its own without it.
     """
     one = parts[0]
     n_secrets = len(one.share)
@@ -363,7 +365,7 @@ def maximise_alone(parts: list[Features], a: int) -> Floats:
     left = x + np.stack([f.step[cells] for f in parts])
 
     def look(eta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Value, slope and curvature of each fold's score."""
+        """Return value, slope and curvature of each fold's score."""
         weight = eta[:, None, None]
         level, own = one.share + weight * x, one.share + one.share_step + weight * left
         top = level.max(axis=-1, keepdims=True)
@@ -415,11 +417,11 @@ def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
 
 
 def newton(size: int, sums: Callable[[Floats], Sums]) -> tuple[Floats, Floats, Floats]:
-    """Mode of the weights by Newton's method above zero; precision and gradient there.
+    """Find the mode of the non-negative weights by Newton's method, with precision and gradient.
 
-    `sums` are those of `information`. A weight leaves zero only when the score pulls it up. Where
-    the parabola overshoots, steps are halved; where secrets are latent and the curvature is not
-    that of a hill, the expected information takes its place.
+    `sums` are those of `information`. A weight leaves zero only if the score increases. Steps that
+    overshoot are halved. If secrets are latent and the observed information is not positive
+    definite, the expected one is used.
     """
     eta = np.full(size, CENTRE)
     prior = np.eye(size) / SPREAD**2

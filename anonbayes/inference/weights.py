@@ -1,15 +1,16 @@
 """Evidence weights: how much each attribute may count, learned from the release alone (MODEL 1.9).
 
-The product model counts attributes that depend on each other twice. Weighted evidence keeps its
-features, ``log lam_a(y | s) = log pi_a|s(y) - log m_a(y)``, and gives each attribute one weight,
+The product model counts information shared by dependent attributes more than once. Weighted
+evidence keeps its features, ``log lam_a(y | s) = log pi_a|s(y) - log m_a(y)``, and gives each
+attribute one weight,
 
     L(s | y) = log pi_S(s) + sum_a eta_a log lam_a(y_a | s),    p(s | y) = softmax(L).
 
-Weights of one are the product model, a weight of zero ignores an attribute. No row may testify for
-itself: the features of a row come from the counts of all the others, or, where cells cross, from
-the rows of other groups (`cell_lifts`). What is maximised is then a held-out score, a conditional
-logit with one coefficient per attribute, by distinct records; and the same score says, without any
-cleartext, whether the weights are worth having.
+Weights of one are the product model; a weight of zero ignores an attribute. The features of a row
+are computed from all other rows or, if cells cross, from the rows of other groups (`cell_lifts`),
+so that no row contributes to its own prediction. The weights then maximise a held-out score: a
+conditional logit with one coefficient per attribute, computed from distinct records. The same score
+shows, without any cleartext, whether the weights are worthwhile.
 """
 
 from __future__ import annotations
@@ -68,56 +69,56 @@ __all__ = [
 EVIDENCE = ("auto", "independent", "weighted")
 CANDIDATES = ("margin", "independent", "weighted")
 LEAST_ROWS = 100
-"""Rows below which a standard error of scores says little: small tables stay independent."""
+"""Least number of rows for comparing scores; smaller tables use independent evidence."""
 LEAST_GROUPS = 20
-"""The same for the groups of a vertical table."""
+"""Least number of groups of a vertical table for the same."""
 CHAIN_ROWS = 100_000
-"""Rows of an Anatomy from which on chains, which independent evidence needs, take CPU minutes."""
+"""Rows of an Anatomy release above which chains for independent evidence take CPU minutes."""
 WORTH_CHAINS = 0.001
-"""Nats per row by which independent evidence must be better there, besides its standard error."""
+"""Nats per row by which independent evidence must then be better, besides the standard error."""
 SWEEPS = 40
 LEAST_UNIT, MATCHES, ROUGH = 0.1, 2, 0.1
 FOLDS = 20
-"""Parts of the rows, each of which is taken away once for the error of the weights."""
+"""Number of parts of the rows, each left out once to estimate the error of the weights."""
 PARTS = ("eta", "precision", "gradient", "unit", "error", "kappa", "alone", "added")
 
 
 @dataclass(frozen=True, eq=False)
 class EvidenceWeights:
-    """How much each attribute counts, and how the candidates score on rows held out.
+    """How much each attribute counts, and how the kinds of evidence score on held-out rows.
 
-    Made by `fit_weights`. Near its mode the posterior of the weights is a normal distribution cut
-    off at zero, ``exp(g'(x - eta) - (x - eta)' H (x - eta) / 2)`` for ``x >= 0``.
+    Returned by `fit_weights`. Near its mode the posterior of the weights is a normal distribution
+    truncated at zero, ``exp(g'(x - eta) - (x - eta)' H (x - eta) / 2)`` for ``x >= 0``.
 
     Attributes
     ----------
     names : tuple of str
-        Attributes.
+        Names of the attributes.
     eta : numpy.ndarray
-        Exponents of the lifts: the mode.
+        Exponents of the lifts, at the mode.
     precision, gradient : numpy.ndarray
-        ``H`` and ``g`` there; the gradient is zero except where a weight is held at zero.
+        ``H`` and ``g`` at the mode; the gradient is zero unless a weight is held at zero.
     unit : numpy.ndarray
-        What ``eta`` would be for each attribute if it repeated nothing that others tell: pooling
-        and hidden values make lifts flatter, noise makes them steeper, than the population's.
+        What ``eta`` would be for each attribute if it repeated nothing that others say: pooling and
+        hidden values make lifts flatter than the population's, noise makes them steeper.
     error : numpy.ndarray
         Standard error of ``eta / unit`` over repeated releases.
     kappa : numpy.ndarray
-        Prior rows that each attribute borrows from the population; NaN where it is not pooled.
+        Prior rows that each attribute takes from the population; NaN if it is not pooled.
     alone, added : numpy.ndarray
         Held-out log score (nats per row) that an attribute gains alone at full weight, and that it
         adds to the others with the weights.
     telling : numpy.ndarray
         Whether the attribute's cells differ between secrets at all.
     candidates : tuple of str
-        What was scored.
+        The kinds of evidence that were scored.
     corrections : Corrections or None
-        Corrections of single values, where they predict held-out rows better.
+        Corrections of single values, if they improve the prediction of held-out rows.
     score, score_covariance : numpy.ndarray
-        Held-out log score per row of each candidate, and the covariance of these averages: rows
-        with the same cells, which share all that is judged, count as one observation.
+        Held-out log score per row of each candidate, and the covariance of these averages, in which
+        rows with the same cells count as one observation.
     n_rows : int
-        Rows behind them.
+        Number of rows scored.
     """
 
     names: tuple[str, ...]
@@ -138,12 +139,12 @@ class EvidenceWeights:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Laplace covariance, before the cut at zero."""
+        """Laplace covariance, before truncation at zero."""
         return np.asarray(np.linalg.inv(self.precision))
 
     @cached_property
     def standard_error(self) -> Floats:
-        """Standard deviation of each exponent, the cut at zero included."""
+        """Standard deviation of each exponent, after truncation at zero."""
         centre = self.eta + self.covariance @ self.gradient
         sd = np.sqrt(np.diag(self.covariance))
         low = -centre / sd
@@ -155,13 +156,13 @@ class EvidenceWeights:
         return np.asarray(sd * np.sqrt(np.maximum(variance, 0.0)))
 
     def draw(self, draws: int, rng: np.random.Generator) -> Floats:
-        """Independent draws of the weights from the Laplace posterior, shape ``(draws, A)``."""
+        """Draw independently from the truncated Laplace posterior, shape ``(draws, A)``."""
         factor = np.linalg.cholesky(self.covariance)
         centre = self.eta + self.covariance @ self.gradient
         out = centre + rng.standard_normal((draws, len(self.eta))) @ factor.T
         if (out >= 0).all():
             return np.asarray(out)
-        # Gibbs sweeps from the mode, all draws side by side: each weight is a cut normal.
+        # Gibbs sweeps from the mode, for all draws in parallel: each weight is a truncated normal.
         out = np.tile(self.eta, (draws, 1))
         diagonal = np.diag(self.precision)
         for _ in range(SWEEPS):
@@ -176,7 +177,7 @@ class EvidenceWeights:
     # -- which evidence --------------------------------------------------------------------
 
     def difference(self, one: str, other: str) -> tuple[float, float]:
-        """Held-out log score of one candidate above another, per row, and its standard error."""
+        """Held-out log score per row of one candidate minus another, and its standard error."""
         i, j = self.candidates.index(one), self.candidates.index(other)
         c = self.score_covariance
         return (
@@ -186,7 +187,7 @@ class EvidenceWeights:
 
     @property
     def preferred(self) -> str:
-        """``"weighted"`` if it scores better by more than the standard error, or spares a wait."""
+        """``"weighted"`` if it is better by more than the standard error, or saves much time."""
         gain, error = self.difference("weighted", "independent")
         enough = self.n_rows >= LEAST_ROWS and self.telling.sum() > 1
         better = gain > error and gain > FLAT
@@ -194,19 +195,19 @@ class EvidenceWeights:
 
     @property
     def _spares_chains(self) -> bool:
-        """Whether an Anatomy is so large that a near tie goes to what needs no chains."""
+        """Whether an Anatomy release is so large that a near tie goes to what needs no chains."""
         gain, error = self.difference("weighted", "independent")
         large = "random_worlds" in self.candidates and self.n_rows >= CHAIN_ROWS
         return large and gain >= -max(error, WORTH_CHAINS)
 
     @property
     def reason(self) -> str:
-        """Why `preferred` is, in a sentence."""
+        """The reason for `preferred`, in a sentence."""
         gain, error = self.difference("weighted", "independent")
         if self.n_rows < LEAST_ROWS:
             verdict = f"{self.n_rows} rows are too few to tell"
         elif self.telling.sum() < 2:
-            verdict = "nothing can be counted twice where fewer than two attributes tell anything"
+            verdict = "with fewer than two informative attributes, nothing can be counted twice"
         elif self.preferred == "weighted" and gain > error and gain > FLAT:
             verdict = "better by more than its standard error"
         elif self.preferred == "weighted":
@@ -219,14 +220,14 @@ class EvidenceWeights:
         if self.corrections is not None:
             single = f" ({self.corrections.gain:+.4f} by corrections of single values)"
         return (
-            f"on rows held out, weighted evidence scores {gain:+.4f} (s.e. {error:.4f}) nats per "
-            f"row against independent evidence{single}: {verdict}"
+            f"on held-out rows, weighted evidence scores {gain:+.4f} (s.e. {error:.4f}) nats per "
+            f"row relative to independent evidence{single}: {verdict}"
         )
 
     # -- keeping them ----------------------------------------------------------------------
 
     def to_dataset(self) -> xr.Dataset:
-        """Everything as labelled arrays, for netCDF."""
+        """Return everything as labelled arrays, for netCDF."""
         one, two = ("attribute",), ("attribute", "attribute_")
         known = self.corrections or Corrections((), 0.0, 0.0)
         return xr.Dataset(
@@ -246,7 +247,7 @@ class EvidenceWeights:
 
     @classmethod
     def from_dataset(cls, found: xr.Dataset) -> EvidenceWeights:
-        """Read what `to_dataset` gave."""
+        """Restore the result of `to_dataset`."""
         arrays = {name: found[name].to_numpy() for name in PARTS}
         names = tuple(map(str, found["attribute"].to_numpy()))
         corrections = None
@@ -268,7 +269,7 @@ class EvidenceWeights:
 
     @property
     def weights(self) -> pd.DataFrame:
-        """One line per attribute: weight, standard error, what it tells, and that in words."""
+        """One row per attribute: weight, standard error, gains in score, and meaning."""
         weight = self.eta / self.unit
         words = [
             weight_in_words(*one) for one in zip(weight, self.error, self.telling, strict=True)
@@ -288,7 +289,7 @@ class EvidenceWeights:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Held-out log score per row of each candidate, the best first."""
+        """Held-out log score per row of each candidate, best first."""
         order = np.argsort(-self.score, kind="stable")
         best = self.candidates[order[0]]
         differences = [self.difference(self.candidates[i], best) for i in order]
@@ -319,34 +320,33 @@ def fit_weights(
     table : ReleasedTable
         What was released.
     prior : Prior
-        Of weighted evidence, unless `lifts` are given.
+        Prior of weighted evidence, unless `lifts` are given.
     plain : Prior, optional
-        Of independent evidence, if it has another one.
+        Prior of independent evidence, if different.
     kappa : numpy.ndarray, optional
-        What `pooled_beta` gave with the prior, to be kept with the weights.
+        Pooling returned by `pooled_beta` with the prior, to be stored with the weights.
     lifts : CellLifts, optional
         Cross-fitted features of weighted evidence, with their own pooling.
     errors : bool
-        Whether to look for units and errors of the weights, which take longer; else one and NaN.
+        Whether to compute units and errors of the weights, which takes longer; else one and NaN.
     variance : float, optional
-        ``tau^2`` of corrections, 0 for none, if it is known: what they gain is then not looked at.
+        ``tau^2`` of corrections, 0 for none, if known; their gain is then not computed.
 
     Returns
     -------
     EvidenceWeights
-        Of `independent` the score is the exact leave-one-out prediction of each row's secret;
-        of `weighted`, the weights too are those that the other rows would give, to first order.
-        Where cells cross, both are predicted from the rows of other groups, and
-        `CellLifts.inside` is added to both.
+        The score of `independent` is the exact leave-one-out prediction of each row's secret. For
+        `weighted`, the weights are also those estimated from the other rows, to first order. If
+        cells cross, both predict from the rows of other groups, and `CellLifts.inside` is added.
 
     Examples
     --------
     >>> import anonbayes as ab
-    >>> from anonbayes.inference.dirichlet import resolve_prior
-    >>> table = ab.datasets.load("table1_recoded")
-    >>> found = fit_weights(table, resolve_prior(table))
-    >>> found.preferred
-    'independent'
+        >>> from anonbayes.inference.dirichlet import resolve_prior
+        >>> table = ab.datasets.load("table1_recoded")
+        >>> found = fit_weights(table, resolve_prior(table))
+        >>> found.preferred
+        'independent'
     """
     if lifts is None:
         features = Features.of(table, prior)
@@ -376,7 +376,7 @@ def fit_weights(
         learned = learn_corrections(table, features, codes, eta, folds, variance=variance)
     if learned is not None:
         columns[2] += learned[1]
-    if lifts is not None:  # people are asked about by value: what happens inside cells counts, too
+    if lifts is not None:  # questions are about values, so what happens inside cells counts too
         columns[1:] += lifts.inside[:, lifts.record]
     n = features.rows.sum()
     kappa = kappa if lifts is None else lifts.kappa
@@ -412,7 +412,7 @@ def fit_weights(
         score_covariance=covariance_of_means(columns, features.rows, group),
         n_rows=round(n),
     )
-    known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts
+    known = (eta > 0) & np.isfinite(error)  # otherwise the posterior's, given the lifts
     own = np.where(known, error, found.standard_error / unit) if errors else error
     return replace(found, error=own, corrections=None if learned is None else learned[0])
 
@@ -428,7 +428,7 @@ def _mean_scores(etas: Floats, features: Features) -> Floats:
 def _without_folds(
     table: ReleasedTable, prior: Prior, features: Features, lifts: CellLifts | None
 ) -> list[Features]:
-    """Features that fold after fold leaves; none where only sampling could tell."""
+    """Features without each fold; empty where only sampling could tell."""
     if lifts is not None:
         return list(lifts.without_folds())
     nested = all(column.evidence.is_nested for column in table.columns.values())
@@ -446,12 +446,12 @@ def _relative(
     precision: Floats,
     parts: list[Features],
 ) -> tuple[Floats, Floats]:
-    """`EvidenceWeights.unit`, and the error of the weights by the jackknife; NaN if not nested.
+    """`EvidenceWeights.unit`, and the jackknife error of the weights; NaN if not nested.
 
-    Alone, an attribute repeats nothing. Cells that cross were cut by the others' values too, so
-    their weights are those that simulated tables need for the same exponents: half-way between
-    simulations from lifts that are pooled, and so too flat, and from rough ones; the distance
-    belongs to the error.
+    Alone, an attribute repeats nothing. Cells that cross were also cut by the values of the others,
+    so their weights are those that simulated tables need for the same exponents: half-way between
+    simulations from pooled lifts, which are too flat, and from rough ones; the difference is added
+    to the error.
     """
     size = len(eta)
     doubt = np.zeros(size)
@@ -488,22 +488,22 @@ def _relative(
 
 
 class Evidenced(NamedTuple):
-    """Which evidence a fit uses.
+    """Evidence and prior of a fit.
 
     Attributes
     ----------
     evidence : {"independent", "weighted"}
-        The evidence.
+        Kind of evidence.
     prior : Prior
-        The prior that goes with it.
+        The corresponding prior.
     weights : EvidenceWeights or None
-        What the release says about weights; None where nobody asked.
+        Estimated weights and scores; None if they were not computed.
     pooled : bool
-        Whether the prior borrows from the population.
+        Whether the prior shrinks rare secrets to the population.
     crossfit : CrossFit or None
-        Of a vertical table: the beliefs that go with the weights.
+        For a vertical table, the beliefs that belong to the weights.
     lifts : CellLifts or None
-        Of a horizontal table: the lifts that go with the weights, unless the prior is given.
+        For a horizontal table, the lifts that belong to the weights, unless the prior is given.
     """
 
     evidence: str
@@ -514,15 +514,15 @@ class Evidenced(NamedTuple):
     lifts: CellLifts | None = None
 
     def features(self, table: ReleasedTable) -> Features:
-        """Features of a horizontal table's records to which the weights belong."""
+        """Return the features of the records for which the weights were estimated."""
         return Features.of(table, self.prior) if self.lifts is None else self.lifts.features
 
     def cells(self, table: ReleasedTable) -> Ints:
-        """Cells of the records of `features`, numbered through as in the table."""
+        """Return the cells of the records of `features`, numbered as in the table."""
         return self.features(table).codes if self.lifts is None else self.lifts.codes
 
     def scaled(self, table: ReleasedTable, alpha: float, beta: float) -> Evidenced:
-        """The same with prior weights multiplied by two factors; what is pooled, is pooled more."""
+        """Return the same with prior weights, and pooling, multiplied by two factors."""
         prior = Prior(
             self.prior.alpha * alpha, {name: w * beta for name, w in self.prior.beta.items()}
         )
@@ -551,23 +551,24 @@ def choose_evidence(
     variance: float | None = None,
     client: Client | None = None,
 ) -> Evidenced:
-    """Settle evidence and prior of a fit.
+    """Choose evidence and prior of a fit.
 
     Parameters
     ----------
     table : ReleasedTable
         What was released.
     evidence : {"auto", "independent", "weighted"}
-        ``"auto"`` takes weighted evidence where its held-out score is better by more than its
-        standard error. Of an Anatomy of 100,000 rows and more it also takes it where it is worse
-        by less than its standard error or 0.001 nats, since independent evidence needs chains.
+        ``"auto"`` chooses weighted evidence if its held-out score is better by more than the
+        standard error. For an Anatomy release of 100,000 rows or more, it also does so if weighted
+        evidence is worse by less than the standard error or 0.001 nats, because independent
+        evidence needs chains.
     alpha, beta
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
-        independent evidence has weights of one, as Groups has, and weighted evidence is pooled;
-        where cells cross, it pools lifts one by one (`lift_cells`).
+        independent evidence has weights of one, as in Groups, and weighted evidence is pooled; if
+        cells cross, lifts are pooled one by one (`lift_cells`).
     errors, variance : bool, float
-        Whether weights of a horizontal table shall have errors, and what is known of corrections;
-        see `fit_weights`.
+        Whether to compute errors of the weights of a horizontal table, and the known ``tau^2`` of
+        corrections; see `fit_weights`.
     client : distributed.Client, optional
         Cluster on which a vertical table is cross-fitted.
 
@@ -608,7 +609,7 @@ def choose_evidence(
 def _vertical_evidence(
     table: ReleasedTable, evidence: str, prior: Prior, pooled: bool, client: Client | None
 ) -> Evidenced:
-    """Vertical tables: weights and beliefs by cross-fitting, where asked for and possible."""
+    """Cross-fit weights and beliefs of a vertical table, if asked for and possible."""
     layout = layout_of(table)
     small = table.n_rows < LEAST_ROWS or layout.n_groups < LEAST_GROUPS or not table.attributes
     if evidence == "independent" or (evidence == "auto" and small):
@@ -625,12 +626,12 @@ def _vertical_evidence(
 
 @lru_cache(maxsize=1)
 def crossfit_of(table: ReleasedTable, beta: bytes) -> CrossFit:
-    """`cross_fit` of a vertical table; the last one is kept, for a model and for its steps."""
+    """`cross_fit` a vertical table; the last result is cached, for a model and its steps."""
     return cross_fit(layout_of(table), beta=np.frombuffer(beta))
 
 
 def crossfit_weights(table: ReleasedTable, found: CrossFit) -> EvidenceWeights:
-    """Put the weights and scores of a cross-fit into the form that all tables share."""
+    """Convert the weights and scores of a cross-fit to the form used for all tables."""
     n, scores = table.n_rows, found.group_scores
     lifts = layout_of(table).split(found.left_out_lifts)
     return EvidenceWeights(
@@ -652,7 +653,7 @@ def crossfit_weights(table: ReleasedTable, found: CrossFit) -> EvidenceWeights:
 
 
 def _pooled_items(table: ReleasedTable, prior: Prior) -> Prior:
-    """Vertical tables: the items' own distribution, as heavy as weights of one."""
+    """Prior of a vertical table from the items' own distribution, with the weight of ones."""
     betas = {}
     for name, column in table.columns.items():
         count = 1.0 + table.tally(column.codes, len(column.evidence)) @ column.evidence.matrix

@@ -1,7 +1,7 @@
-"""What a Bayesian workflow asks of a posterior: likelihood by row, prior, observed and predicted.
+"""Groups for a Bayesian workflow: pointwise likelihood, prior, observed data and predictions.
 
-Everything here is a group of ``post.idata`` that ArviZ knows what to do with. `cell_rates` is what
-predictions, here and in `build_model`, need beyond the likelihood.
+Each becomes a group of ``post.idata`` that ArviZ can use. `cell_rates` is what predictions, here
+and in `build_model`, need in addition to the likelihood.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 OTHERS = "(other cells)"
-"""Label of the cells that a release like this one would show, and this one does not."""
+"""Label of the cells that a similar release could show but this one does not."""
 NEGLIGIBLE = 5e-6
 MOST_NUMBERS = 20_000_000
-"""Numbers in a group of draws by row: 160 MB."""
+"""Largest number of values in a group of pointwise draws (160 MB)."""
 LEAST_DRAWS = 100
 CHUNK = 2_000_000
 TINY = np.finfo(float).tiny
@@ -57,20 +57,19 @@ TINY = np.finfo(float).tiny
 
 
 class CellRates(NamedTuple):
-    """How often a value that fits a cell is released as that cell."""
+    """How often a value that a cell contains is released as that cell."""
 
     rate: Floats  # c_y: a value k is released as y with probability c_y E_y(k)
     others: bool  # whether a value would sometimes show as a cell the table lacks
 
 
 def cell_rates(evidence: Evidence, counts: Ints) -> CellRates:
-    """Find the mechanism under which cells are what the likelihood takes them for.
+    """Estimate the mechanism under which cells mean what the likelihood assumes.
 
-    That a cell tells no more than its members (MODEL 1.1) is coarsening at random (Gill, van der
-    Laan, Robins 1997): which of them is true does not change the probability ``c_y`` of the cell.
-    It is 1 for reports and disjoint cells; overlapping cells are as frequent as they are with ``n_y
-    / (n p(y))`` at the most likely distribution ``p``. A constant of the likelihood, which
-    predictions need.
+    That a cell says no more than its members (MODEL 1.1) is coarsening at random (Gill, van der
+    Laan, Robins 1997): the probability ``c_y`` of the cell does not depend on which member is true.
+    It is 1 for reports and disjoint cells; for overlapping cells it is ``n_y / (n p(y))`` at the
+    most likely distribution ``p``. It is a constant in the likelihood, but predictions need it.
     """
     covered = np.asarray(evidence.matrix.sum(axis=0)).ravel()
     if covered.max() <= 1.0 + NEGLIGIBLE:
@@ -86,32 +85,31 @@ def cell_rates(evidence: Evidence, counts: Ints) -> CellRates:
 
 
 # -------------------------------------------------------------------------------------------------
-# Likelihood row by row, and the prior.
+# Pointwise likelihood, and the prior.
 
 
 def with_log_likelihood(
     post: Posterior, *, draws: int | None = None, of: Literal["release", "secret"] | None = None
 ) -> Posterior:
-    """Add the groups ``log_likelihood`` and ``log_prior``, which `az.loo` and others ask for.
+    """Add the groups ``log_likelihood`` and ``log_prior``, which `az.loo` and others need.
 
-    The likelihood (MODEL 1.2) stands row by row of the release, a line that is there ten times
-    ten times: so `az.loo` leaves one row out, and `az.compare` compares posteriors of the same
-    table. In a vertical table it stands group by group, since who owns what is summed out;
-    that of groups of more than 12 rows is estimated, with the standard error
-    ``monte_carlo_error`` among the attributes of the group. With weighted evidence it is that
-    of the secrets given the cells, ``secret`` instead of ``release``, where features are those
-    of the other rows or, if they were cross-fitted, of the other folds: ``az.loo`` then agrees
-    with `scores`. Compare it with independent evidence by `scores`, not by ``az.compare``,
-    which cannot see that these are different quantities.
+    The likelihood (MODEL 1.2) is given for every row of the release, so `az.loo` leaves out one
+    row, and `az.compare` compares posteriors of the same table. For a vertical table it is given
+    for every group, with ownership summed out; for groups of more than 12 rows it is estimated,
+    with the standard error ``monte_carlo_error`` in the attributes of the group. With weighted
+    evidence it is the likelihood of the secrets given the cells, ``secret`` instead of
+    ``release``, with features computed from the other rows or, if cross-fitted, the other folds;
+    ``az.loo`` then agrees with `scores`. To compare it with independent evidence use `scores`,
+    not ``az.compare``, which would compare different quantities.
 
     Parameters
     ----------
     draws : int, optional
-        Draws of each chain to keep; all, if 20 million numbers hold them, by default.
+        Number of draws per chain to keep; by default all, if they fit into 20 million numbers.
     of : {"release", "secret"}, optional
-        Which likelihood you expect: of whole rows (independent evidence), or of secrets given
-        their records (weighted). The other one is refused. Without it, weighted evidence warns
-        that it is not to be compared with that of whole rows.
+        The likelihood that you expect: of whole rows (independent evidence), or of secrets given
+        their records (weighted evidence); another one is refused. Without it, weighted evidence
+        gives a warning that it cannot be compared with the likelihood of whole rows.
 
     Examples
     --------
@@ -125,13 +123,13 @@ def with_log_likelihood(
     if of not in (None, name):
         raise ModelError(
             f"With {post.evidence} evidence there is no likelihood of={of!r}, only of {name!r}. "
-            "To compare kinds of evidence, read post.scores: it holds out the same rows for each."
+            "To compare kinds of evidence, use post.scores, which holds out the same rows for both."
         )
     if of is None and name == "secret":
         warnings.warn(
             "With weighted evidence the likelihood is that of each secret given its record, not of "
-            "the whole row: az.compare it with other weighted fits only. post.scores compares it "
-            "with independent evidence. with_log_likelihood(of='secret') is the same in silence.",
+            "the whole row: use az.compare only with other weighted fits, and post.scores to "
+            "compare with independent evidence. with_log_likelihood(of='secret') gives no warning.",
             stacklevel=2,
         )
     vertical = table.scheme == "vertical"
@@ -139,8 +137,8 @@ def with_log_likelihood(
     fitting = MOST_NUMBERS // (units * post.n_chains)
     if draws is None and fitting < min(post.n_draws, LEAST_DRAWS):
         raise ModelError(
-            f"{units:,} rows by {post.n_chains} chains leave room for {fitting} draws of each. "
-            "Give draws= if memory allows, or take a random part of the rows."
+            f"{units:,} rows and {post.n_chains} chains leave room for {fitting} draws each. "
+            "Pass draws= if memory allows, or use a random part of the rows."
         )
     whole = thinned(post, min(post.n_draws, fitting) if draws is None else draws)
     dim = "group" if vertical else "row"
@@ -160,13 +158,13 @@ def with_log_likelihood(
 
 
 def _work(table: ReleasedTable) -> int:
-    """Groups of a vertical table; those whose orders are drawn cost as much as many."""
+    """Number of groups of a vertical table, where those whose orders are sampled count as many."""
     sizes = layout_of(table).group_sizes
     return int(np.where(sizes > MAX_BLOCK, sizes**2 // 4, 1).sum())
 
 
 def thinned(post: Posterior, draws: int) -> Posterior:
-    """Posterior with so many draws of each chain, evenly spaced."""
+    """Return a posterior with this many draws per chain, evenly spaced."""
     draws = read_whole("draws", draws, least=1)
     if draws >= post.n_draws:
         return post
@@ -183,7 +181,7 @@ def _draw_coords(post: Posterior) -> dict[str, object]:
 
 
 def _flat(post: Posterior, name: str) -> Floats:
-    """Draws of a variable, chains one after the other."""
+    """Draws of a variable, with chains concatenated."""
     values = post.draws[name].to_numpy()
     return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=float)
 
@@ -239,7 +237,7 @@ def _by_row(post: Posterior) -> Floats:
 
 
 def _corrections(post: Posterior, name: str) -> Floats:
-    """Draws of an attribute's corrections, or the known ones as often."""
+    """Draws of an attribute's corrections, or the known ones repeated."""
     if f"{CORRECTION}{name}" in post.draws:
         return _flat(post, f"{CORRECTION}{name}")
     assert post.corrections is not None
@@ -248,9 +246,9 @@ def _corrections(post: Posterior, name: str) -> Floats:
 
 
 def _weighted_rows(post: Posterior, record: Ints) -> tuple[Features, Ints, Ints]:
-    """Features to which the weights belong, their cells, and the line of each row in them.
+    """Features for which the weights were estimated, their cells, and the line of each row in them.
 
-    Of cells that cross a record has a line in each fold, into which its rows are dealt in order.
+    If cells cross, a record has a line in each fold, into which its rows are dealt in order.
     """
     if not (post.pooled and has_crossing_sets(post.table)):
         features = Features.of(post.table, post.prior)
@@ -273,10 +271,10 @@ def _own_secret(score: Floats, secret: Ints, likelihood: Floats) -> Floats:
 
 
 def _by_group(post: Posterior) -> tuple[Floats, float]:
-    """Log likelihood of every group of a vertical table, who owns what summed out.
+    """Log likelihood of every group of a vertical table, with ownership summed out.
 
-    Of groups too large for that it is estimated, by the same random numbers for every draw. The
-    largest standard error comes with it.
+    For groups too large for that it is estimated, with the same random numbers for every draw; the
+    largest standard error is also returned.
     """
     table = post.table
     layout = layout_of(table)
@@ -326,7 +324,7 @@ def _sum_orders(
     rng: np.random.Generator,
     out: Floats,
 ) -> float:
-    """``log sum_sigma prod_l exp(score[sigma(l), s_l])`` of every group; largest error of them."""
+    """``log sum_sigma prod_l exp(score[sigma(l), s_l])`` of every group; the largest error."""
     worst = 0.0
     for g in range(len(offsets) - 1):
         first, n = offsets[g], offsets[g + 1] - offsets[g]
@@ -343,7 +341,7 @@ def _sum_orders(
 
 def _log_prior(post: Posterior) -> dict[str, Floats]:
     """Log density of each variable under its prior, given each draw."""
-    if post.evidence == "weighted":  # what is known of the weights is all that these data change
+    if post.evidence == "weighted":  # these data only change what is known about the weights
         vertical = post.table.scheme == "vertical"
         mean, spread = WEIGHT_PRIOR if vertical else (CENTRE, SPREAD)
         z = {
@@ -370,16 +368,16 @@ def _log_prior(post: Posterior) -> dict[str, Floats]:
 
 
 # -------------------------------------------------------------------------------------------------
-# What was seen, and what the model would have expected to see.
+# Observed data, and what the model would have predicted.
 
 
 class CellCounts(NamedTuple):
-    """Cells of one attribute as `build_model` counts them."""
+    """Cells of an attribute as counted by `build_model`."""
 
     dim: str  # name of their dimension
-    labels: list[str]  # the cells; those that the table does not show last and together
-    matrix: Floats  # probability that a value is released as each, (cells, K)
-    counts: Ints  # rows by secret, (S, cells)
+    labels: list[str]  # the cells; those that the table does not show are last, as one
+    matrix: Floats  # probability that a value is released as each cell, (cells, K)
+    counts: Ints  # number of rows by secret, (S, cells)
 
 
 def counted(table: ReleasedTable, name: str) -> CellCounts:
@@ -403,9 +401,9 @@ def _unlike(name: str, taken: Collection[str]) -> str:
 
 
 def observed_data(table: ReleasedTable) -> xr.Dataset:
-    """What was released, in the form and under the names of `build_model`'s variables.
+    """Return the release in the form and with the names of `build_model`'s variables.
 
-    Counts of cells by secret, or of reports; of a vertical table the codes row by row.
+    These are counts of cells by secret, or of reports; for a vertical table, the codes of each row.
     """
     secret = table.sensitive
     if table.scheme == "vertical":
@@ -431,17 +429,17 @@ def observed_data(table: ReleasedTable) -> xr.Dataset:
 def with_predictive(
     post: Posterior, *, draws: int = 100, seed: int | np.random.Generator | None = 0
 ) -> Posterior:
-    """Add the group ``posterior_predictive``: releases that this posterior would expect.
+    """Add the group ``posterior_predictive``: releases predicted by this posterior.
 
-    Under the names and in the form of ``observed_data``, which are those of `build_model`:
-    how many rows show each cell, by secret; of a vertical table the codes row by row.
+    They have the names and form of ``observed_data`` and of `build_model`: the number of rows with
+    each cell, by secret; for a vertical table, the codes of each row.
 
     Parameters
     ----------
     draws : int
-        Draws of each chain to predict from.
+        Number of draws per chain from which to predict.
     seed : int, Generator or None
-        Of the predictions.
+        Seed of the predictions.
 
     Examples
     --------
@@ -470,7 +468,7 @@ def with_predictive(
 
 
 def _predicted(post: Posterior, rng: np.random.Generator) -> Mapping[str, Ints]:
-    """Releases drawn given each draw, under the names of `observed_data`."""
+    """Draw a release for each posterior draw, with the names of `observed_data`."""
     table = post.table
     pi_secret = _flat(post, f"pi_{table.sensitive}")
     pis = {name: _flat(post, f"pi_{name}") for name in table.attributes}

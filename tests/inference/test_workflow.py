@@ -175,7 +175,7 @@ def test_cross_fitted_rows_score_as_when_held_out():
     table = crossfitted(400).reduced()
     post = ab.fit(table, evidence="weighted", draws=250, seed=1, progressbar=False)
     assert post.method == "crossfit"
-    with pytest.warns(UserWarning, match="other weighted fits only"):
+    with pytest.warns(UserWarning, match="only with other weighted fits"):
         rich = post.with_log_likelihood()
     with pytest.raises(ModelError, match="no likelihood of='release'"):
         post.with_log_likelihood(of="release")
