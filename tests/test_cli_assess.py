@@ -1,6 +1,7 @@
 """`anonbayes assess` and `anonbayes diagnose`, run as a user runs them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -44,6 +45,19 @@ def recoded(tmp_path):
         "assess", str(tmp_path / "released.csv"), "--cleartext", str(tmp_path / "people.csv"),
         "--sensitive", "ill", "--draws", "50", "--seed", "1",
     ]  # fmt: skip
+
+
+def test_remarks_are_made_once(tmp_path):
+    """Ranges without a domain are told of once, also if the file is read again for its errors."""
+    frame = pd.DataFrame({"age": ["1-3", "2-4"], "x": ["a", "b"], "s": ["p", "q"]})
+    frame.to_csv(tmp_path / "r.csv", sep=";", index=False)
+    asked = ["assess", "r.csv", "--sensitive", "s", "--domain", "x=c,d", "--out", "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from anonbayes.cli.app import main; main()", *asked],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 2 and "Column 'x'" in done.stderr
+    assert done.stderr.count("Column 'age' has no domain") == 1
 
 
 def run(*arguments):

@@ -180,10 +180,17 @@ def _warn(message: str) -> None:
 
 
 class _Remarks(logging.Handler):
-    """Print log messages of the package, with the names of options."""
+    """Print log messages of the package, each once, with the names of options."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        typer.echo(f"anonbayes: {_of_options(record.getMessage())}", err=True)
+        message = _of_options(record.getMessage())
+        if message not in self.said:
+            self.said.add(message)
+            typer.echo(f"anonbayes: {message}", err=True)
 
 
 def _version(wanted: bool) -> None:

@@ -414,10 +414,14 @@ def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = No
 RANGE = re.compile(r"(-?\d+)-(-?\d+)")
 
 
-def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
-    """Return the values that a text lists."""
+def parse_values(
+    text: str, *, option: str = "--values", encoding: str = UTF_8, decimal: str = "."
+) -> Sequence[str | int]:
+    """Return the values that a text lists, or a file with the given spelling."""
     if text.startswith("@"):
-        values = _lines(Path(text[1:]), option)
+        values = _lines(Path(text[1:]), option, encoding)
+        if decimal != ".":
+            values = _with_points(pd.DataFrame({"value": values}), decimal)["value"].tolist()
     elif ends := RANGE.fullmatch(text.strip()):
         low, high = int(ends[1]), int(ends[2])
         if low > high:
@@ -437,9 +441,9 @@ def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
     return values
 
 
-def _lines(file: Path, option: str) -> list[str]:
+def _lines(file: Path, option: str, encoding: str) -> list[str]:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = file.read_text(encoding="utf-8-sig" if encoding == UTF_8 else encoding)
     except (OSError, UnicodeDecodeError) as error:
         raise AnonbayesError(f"{option} @{file} cannot be read: {error}.") from None
     return [line.strip() for line in text.splitlines() if line.strip()]

@@ -184,6 +184,7 @@ def _quantile(q: float, title: str, part: str) -> Measure:
     return Measure(
         f"Ti_q{round(100 * q)}", title, "factor", RELATIVE, sentence, lambda e: e.quantiles[q],
         "AL", stated=True, is_threat=q >= 0.95,
+        subject=f"The {q:.0%} quantile of the relative threat",
     )  # fmt: skip
 
 

@@ -299,7 +299,12 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
     trees = read_hierarchies(folder, names, sep=release.sep, encoding=release.encoding) or {}
     domains: dict[str, Any] = {name: known[name] for name in names if name not in trees}
     domains |= {
-        name: parse_values(values, option=f"release.domains.{name}")
+        name: parse_values(
+            values,
+            option=f"release.domains.{name}",
+            encoding=release.encoding,
+            decimal=release.decimal,
+        )
         if isinstance(values, str)
         else values
         for name, values in release.domains.items()

@@ -168,6 +168,26 @@ def test_tables_of_other_programs(run, tmp_path, kind):
         assert read_back(tmp_path / "out.csv", cleartext=name).table.n_rows == len(frame)
 
 
+def test_files_of_values_are_spelled_like_the_other_files(run, run_json, refused, tmp_path):
+    """A column of the table in clear is its domain, decimal commas and umlauts included."""
+    frame = hospital()
+    comma = frame.assign(BMI=frame["BMI"].str.replace(".", ","))
+    comma.to_csv(tmp_path / "c.csv", sep=";", index=False, encoding="cp1252")
+    how = ["--sensitive", "Diagnose", "--encoding", "cp1252", "--decimal", ","]
+    run("anonymize", "c.csv", *how, "--k", "5", "--out", "out.csv")
+    pd.read_csv(tmp_path / "out.csv", sep=";", dtype=str).to_csv(
+        tmp_path / "windows.csv", sep=";", index=False, encoding="cp1252"
+    )
+    for name in ("BMI", "Geschlecht"):
+        values = comma[name].drop_duplicates()
+        (tmp_path / f"{name}.txt").write_text("\n".join(values), encoding="cp1252")
+    given = ["--domain", "BMI=@BMI.txt", "--domain", "Geschlecht=@Geschlecht.txt"]
+    found = run_json("describe", "windows.csv", *how, *given)
+    assert found["attributes"]["BMI"]["values"] == frame["BMI"].nunique()
+    said = refused("describe", "windows.csv", *how[:4], *given[:2])
+    assert "BMI" in said and "no numbers" in said  # without --decimal they are texts
+
+
 def test_excel_is_read_or_its_reader_is_named(refused, tmp_path):
     (tmp_path / "people.xlsx").write_bytes(b"PK")
     try:

@@ -111,6 +111,11 @@ def test_results_survive_pickle_and_copies(risk, name):
         np.testing.assert_array_equal(errors.to_numpy(), one.attrs["mcse"].to_numpy())
 
 
+def test_limits_say_of_what_a_quantile_is(risk):
+    said = check_limits(risk, at_most={"Ti_q95": 2.0})[0].text
+    assert said.startswith("The 95% quantile of the relative threat is ")
+
+
 def test_results_cannot_be_changed(risk):
     for name, one in results(risk).items():
         if name == "belief":
