@@ -207,17 +207,22 @@ def in_parts(client, rows: int, parts: int = 4, folds: int = 5) -> None:
             pair = Path(folder, f"items{i}.parquet"), Path(folder, f"secrets{i}.parquet")
             items.assign(g=layout.groups).to_parquet(pair[0])
             pd.DataFrame({"g": layout.groups, "secret": layout.secrets}).to_parquet(pair[1])
+            items.assign(secret=layout.secrets).to_parquet(Path(folder, f"people{i}.parquet"))
             paths.append(pair)
         del items, layout
         Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
         base, cpu = resident("VmRSS"), time.process_time()
         found = fit_parts(paths, sensitive="secret", group="g", client=client, folds=folds)
+        fitted, largest = time.process_time(), resident("VmHWM")
+        risk = found.assess(Path(folder, "people*.parquet"), client=client)
+        assessed, last = time.process_time() - fitted, resident("VmHWM")
     cells = ATTRIBUTES * CATEGORIES * SECRETS
     print(
         f"  {found.n_rows:>9,} rows in {parts} parts, {folds} folds, {cells:,} cells: "
         f"{found.rounds} rounds, out {found.sent / found.rounds:,.0f} and back "
         f"{found.received / found.rounds:,.0f} bytes per round; the client took "
-        f"{time.process_time() - cpu:.1f} CPU s and {resident('VmHWM') - base:.0f} MB"
+        f"{fitted - cpu:.1f} CPU s and {largest - base:.0f} MB; to assess {risk.records:,} "
+        f"records in {risk.buckets} bucket(s) {assessed:.1f} CPU s and {last - largest:.0f} MB more"
     )
 
 

@@ -163,7 +163,7 @@ class Posterior(KeptDraws):
         gain, _ = self.evidence_weights.difference("weighted", "independent")
         costs = tempering_costs(self.table.n_rows)
         lower = f"score about {gain:.4f} nats per row lower" if gain > 0 else "score no lower"
-        return f"{reason}; evidence='independent' would take {costs} and {lower}"
+        return f"{reason}; to be sure of independent evidence, {costs} and {lower}"
 
     @cached_property
     def idata(self) -> Any:

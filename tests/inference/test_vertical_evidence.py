@@ -16,6 +16,7 @@ from anonbayes.errors import ModelError, TableError
 from anonbayes.inference.model import vertical_model
 from anonbayes.inference.vertical import crossfit
 from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.tempering import tempering_costs
 
 SECRETS = np.array(list("abcdefgh"))
 
@@ -152,6 +153,14 @@ def test_weighted_attacker_beats_independent_and_random_worlds_on_dependent_tabl
     for other in (loss["independent"], np.full(len(at), np.log(4))):
         gain = other - loss["weighted"]
         assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain))
+
+
+def test_the_reason_says_what_independent_evidence_would_cost(post):
+    gain, _ = post.evidence_weights.difference("weighted", "independent")
+    assert post.evidence_reason.endswith(
+        f"; to be sure of independent evidence, {tempering_costs(post.table.n_rows)} and score "
+        f"about {gain:.4f} nats per row lower"
+    )
 
 
 def test_file_keeps_everything(post, tmp_path):
