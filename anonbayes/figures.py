@@ -160,10 +160,23 @@ def number_points(ax: Axes, names: Sequence[str]) -> list[str]:
 
 def percent_axis(*axes: Axis) -> None:
     """Show shares as percentages."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import Formatter
+
+    class Percent(Formatter):
+        """As many decimals on every tick as one of them needs."""
+
+        decimals = 4
+
+        def set_locs(self, locs: Sequence[float]) -> None:
+            ticks = [100 * float(tick) for tick in locs]
+            exact = (d for d in range(4) if all(abs(t - round(t, d)) < 1e-6 for t in ticks))
+            self.decimals = next(exact, 4)
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{100 * x:.{self.decimals}f}%"
 
     for axis in axes:
-        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.4g}%"))
+        axis.set_major_formatter(Percent())
 
 
 def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:

@@ -73,4 +73,4 @@ html_theme_options = {
     "footer_end": [],
     "pygments_light_style": "default",
 }
-html_sidebars = {"index": [], "mathematics": []}
+html_sidebars = {"index": [], "installation": [], "tour": [], "mathematics": []}

@@ -170,6 +170,8 @@ class DetCurve:
         ax.plot(self.far[index], self.frr[index], color=colour, label=text)
         if eer > 0:
             ax.plot(eer, eer, "o", color=colour, markersize=5)
+            if len(index) and eer > self.far[index[0]]:  # beyond the last threshold that is shown
+                ax.plot([eer, self.far[index[0]]], [eer, self.frr[index[0]]], ":", color=colour)
         ax.set(xlabel="False acceptance rate", ylabel="False rejection rate")
         ax.set_title("Detection error tradeoff")
         plain_log_axis(ax, "xy")
