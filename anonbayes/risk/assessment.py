@@ -173,8 +173,13 @@ class RiskAssessment:
         if round(s["threatened"]) == 0:
             return f"Nobody is threatened (0 of {people})."
         if s["RGT_A"] > 0:
-            cost = f"from {share(s['GT_L'])} to {share(s['GT_A'])}"
-            cost = f"Being in the table raises the share of secrets guessed right {cost}"
+            low, high = share(s["GT_L"]), share(s["GT_A"])
+            cost = (
+                f"Being in the table {'hardly ' if low == high else ''}raises the share of secrets "
+                f"guessed right from {low} to {high}"
+            )
+            if s["RGT_A"] <= 2 * self.standard_errors["RGT_A"]:
+                cost += ", no more than simulation alone could"
         else:
             cost = (
                 "Being in the table does not raise the share of secrets guessed right "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_results_survive_pickle_and_copies(risk, name):
 def test_limits_say_of_what_a_quantile_is(risk):
     said = check_limits(risk, at_most={"Ti_q95": 2.0})[0].text
     assert said.startswith("The 95% quantile of the relative threat is ")
+
+
+def test_a_cost_within_the_simulation_error_is_not_stated_as_one(risk):
+    cost = float(risk.summary["RGT_A"])
+    assert cost > 0 and "simulation" not in risk.headline
+    errors = risk.standard_errors.copy()
+    errors["RGT_A"] = cost
+    noisy = dataclasses.replace(risk, standard_errors=errors)
+    assert "no more than simulation alone could" in noisy.headline
+    tiny = risk.summary.copy()
+    tiny["GT_L"] = tiny["GT_A"] - 1e-6
+    tiny["RGT_A"] = 1e-6
+    assert "hardly raises" in dataclasses.replace(risk, summary=tiny).headline
 
 
 def test_results_cannot_be_changed(risk):
