@@ -15,6 +15,8 @@ LESS   ?=
 # A file of versions to install, such as constraints.txt; the newest ones when empty.
 CONSTRAINTS ?=
 comma  := ,
+# Most modules are never imported: each is compiled when it is, unless Python may not write there.
+BYTECODE := $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 
 .PHONY: help setup report test coverage doctest fuzz lint types bench notebooks docs pictures build constraints licences audit clean
 
@@ -25,7 +27,7 @@ define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "anonbayes needs Python 3.11 or later: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) --editable "$(1)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(BYTECODE) $(addprefix --constraint ,$(CONSTRAINTS)) --editable "$(1)"
 endef
 
 $(RUN): pyproject.toml

@@ -10,7 +10,8 @@
   would show them, and an Anatomy is given as every pairing of an item with a value of its group.
   It wants NumPy 1 and lives in an environment of its own, whose interpreter
   ``ANONYMETER_PYTHON`` names; without that its lines say so.
-* ARX is in no registry that pip or Debian's tools reach, and was not run. Tables that it made lie
+* ARX is in no registry that pip, npm or Debian's tools reach (PyPI's pyARXaaS only talks to a
+  server), and was not run. Tables that it made lie
   in the shared data: the same people are recoded here with the same k, l and suppression limit, and
   the losses (mean share of a domain that a cell covers, suppressed rows count in full) compared.
 
@@ -24,7 +25,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,10 @@ import anonbayes as ab
 from anonbayes.inference.weights import crossfit_of
 from anonbayes.risk.syntactic import privacy_models
 from benchmarks.evidence import adult, losses
+from benchmarks.speed import keep
 
+Row = tuple[str, str, str] | None
+"""What was asked, the other tool's answer and ours; None where the other tool was not run."""
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 ATTACK = """
 import sys, time
@@ -43,12 +47,13 @@ import pandas as pd
 from anonymeter.evaluators import InferenceEvaluator
 people, shown = (pd.read_csv(name, dtype=str) for name in sys.argv[1:3])
 secret = sys.argv[3]
-began = time.process_time()
-attack = InferenceEvaluator(
-    ori=people, syn=shown, aux_cols=[c for c in shown if c != secret], secret=secret,
-    n_attacks=len(people), regression=False,
-)
-attack.evaluate(n_jobs=1)
+for most in (100, len(people)):  # the first compiles
+    began = time.process_time()
+    attack = InferenceEvaluator(
+        ori=people.head(most), syn=shown, aux_cols=[c for c in shown if c != secret],
+        secret=secret, n_attacks=most, regression=False,
+    )
+    attack.evaluate(n_jobs=1)
 rate = attack._n_success / attack._n_attacks_ori
 print(rate, time.process_time() - began)
 """
@@ -60,11 +65,11 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - began, found
 
 
-def syntactic(name: str, table: ab.ReleasedTable) -> None:
+def syntactic(name: str, table: ab.ReleasedTable) -> Row:
     """Print k, l, t by pycanon and by the release's own counts."""
     if importlib.util.find_spec("pycanon") is None:
-        print(f"{name:28}pycanon not run: pip install 'anonbayes[peers]' on Python 3.11")
-        return
+        print(f"{name:32}pycanon not run: pip install 'anonbayes[peers]' on Python 3.11")
+        return None
     from pycanon import anonymity
 
     frame, secret = table.to_frame().astype(str), table.sensitive
@@ -85,9 +90,10 @@ def syntactic(name: str, table: ab.ReleasedTable) -> None:
     assert (found["k"], found["l"]) == own[:2], (found, own)
     assert abs(found["t"] - own[2]) < 1e-6, (found, own)
     print(
-        f"{name:28}k {own[0]:>4}  l {own[1]:>3}  t {own[2]:.4f}   pycanon {theirs:6.2f} s, "
+        f"{name:32}k {own[0]:>4}  l {own[1]:>3}  t {own[2]:.4f}   pycanon {theirs:6.2f} s, "
         f"here {ours:5.2f} s ({theirs / ours:.0f}x)"
     )
+    return f"k, l, t of {name}", f"pycanon {theirs:.3f} s", f"{ours:.3f} s"
 
 
 def anonymeter(people: pd.DataFrame, shown: pd.DataFrame, secret: str) -> tuple[float, float]:
@@ -107,7 +113,7 @@ def anonymeter(people: pd.DataFrame, shown: pd.DataFrame, secret: str) -> tuple[
 def attack(
     name: str, table: ab.ReleasedTable, people: pd.DataFrame, asked: pd.DataFrame,
     shown: pd.DataFrame, group: str | None = None,
-) -> None:  # fmt: skip
+) -> Row:  # fmt: skip
     """Print both attacks; `asked` are the people as anonymeter is shown them."""
     secret, values = table.sensitive, [str(v) for v in table.secret.domain.values]
     truth = people[secret].astype(str).map({v: i for i, v in enumerate(values)}).to_numpy()
@@ -121,18 +127,21 @@ def attack(
     beliefs()  # compile before the clock runs
     seconds, belief = timed(beliefs)
     right = float((belief.argmax(axis=1) == truth).mean())
-    print(
-        f"{name:28}here        right {right:.3f}  log loss {losses(belief, truth).mean():.3f}  "
-        f"{seconds:6.2f} s"
-    )
+    own = losses(belief, truth).mean()
+    print(f"{name:32}here        right {right:.3f}  log loss {own:.3f}  {seconds:6.2f} s")
     if "ANONYMETER_PYTHON" not in os.environ:
-        print(f"{'':28}anonymeter  not run: set ANONYMETER_PYTHON")
-        return
+        print(f"{'':32}anonymeter  not run: set ANONYMETER_PYTHON")
+        return None
     rate, theirs = anonymeter(asked, shown, secret)
     loss = -rate * np.log(rate) - (1 - rate) * np.log((1 - rate) / (len(values) - 1))
     print(
-        f"{'':28}anonymeter  right {rate:.3f}  log loss {loss:.3f}  {theirs:6.2f} s "
+        f"{'':32}anonymeter  right {rate:.3f}  log loss {loss:.3f}  {theirs:6.2f} s "
         f"({theirs / seconds:.1f}x)"
+    )
+    return (
+        f"secrets of {name}",
+        f"anonymeter {rate:.3f} right, log loss {loss:.3f}, {theirs:.1f} s",
+        f"{right:.3f}, {own:.3f}, {seconds:.1f} s",
     )
 
 
@@ -156,9 +165,10 @@ def loss_of(table: ab.ReleasedTable) -> float:
     return float(np.mean(shares))
 
 
-def against_arx(short: bool) -> None:
+def against_arx(short: bool) -> Iterator[Row]:
     if not (SHARED / "arx").exists():
         print("ARX's tables are not here")
+        yield None
         return
     people = pd.read_csv(SHARED / "adult_5692.csv", sep=";")
     names = ("k4_l4_global", "k4_l4_local", "k6_l6_global")[: 1 if short else 3]
@@ -178,30 +188,36 @@ def against_arx(short: bool) -> None:
             f"adult {name:22}loss by ARX {loss_of(theirs):.4f} ({theirs.n_suppressed} suppressed), "
             f"here {loss_of(ours):.4f} ({ours.n_suppressed}), {seconds:.1f} s"
         )
+        yield (
+            f"loss of Adult, k = l = {k}, recoded {how}ly",
+            f"ARX {loss_of(theirs):.4f} ({theirs.n_suppressed} suppressed)",
+            f"{loss_of(ours):.4f} ({ours.n_suppressed}), {seconds:.1f} s",
+        )
 
 
 def main(*, short: bool = False) -> None:
-    """Print three tables."""
+    """Print three tables, and keep what they say if every tool was run."""
     people = ab.datasets.load("clinic")
     release = ab.datasets.load("clinic_global")
     print("k, l and t of a release")
-    syntactic("clinic, recoded globally", release)
+    rows = [syntactic("the clinic, recoded globally", release)]
     if (SHARED / "arx").exists() and not short:
-        syntactic(
-            "adult, ARX k6 l6 global s0",
-            ab.read_arx(
-                SHARED / "arx" / "adult_5692_k6_l6_global_s0.csv", sensitive="occupation",
-                hierarchies=SHARED / "hierarchies",
-            ),
+        table = ab.read_arx(
+            SHARED / "arx" / "adult_5692_k6_l6_global_s0.csv", sensitive="occupation",
+            hierarchies=SHARED / "hierarchies",
         )  # fmt: skip
+        rows.append(syntactic("Adult, by ARX, k = l = 6", table))
     print("\nWhat an attacker who knows a person's attributes guesses")
     shown = release.to_frame().astype(str)
-    attack("clinic, recoded globally", release, people, shown, shown)
+    rows.append(attack("the clinic, recoded globally", release, people, shown, shown))
     if not short:
         case = adult(4)
         if case is not None:
             names = [*case.table.attributes, "group", case.table.sensitive]
             asked, shown = (f[names].astype(str) for f in (case.people, pairings(case.table)))
-            attack(case.name, case.table, case.people, asked, shown, group="group")
+            name = "Adult's Anatomy, l = 4"
+            rows.append(attack(name, case.table, case.people, asked, shown, group="group"))
     print("\nTables that ARX made, and the same recoded here; ARX itself was not run")
-    against_arx(short)
+    rows += against_arx(short)
+    if not short and None not in rows:
+        keep("peers", rows)

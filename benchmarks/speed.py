@@ -47,6 +47,11 @@ SHORT: dict[str, dict[str, tuple[int, ...]]] = {
     "vertical": {"rows": (400,)},
 }
 GOAL = 1.15
+TABLES = {
+    "commands": ["", "CPU seconds", "MB"],
+    "peers": ["", "other tool", "here"],
+}
+"""Tables of other benchmarks that the page shows, and their heads."""
 
 
 def made_up(size: dict[str, int], seed: int = 1) -> tuple[pd.DataFrame, Any]:
@@ -183,10 +188,21 @@ def table(axis: str, head: str, part: list[dict[str, Any]]) -> str:
 def page(kept: dict[str, Any]) -> str:
     """The page of the documentation, from what is kept."""
     text = [kept["before"].strip().replace("@MACHINE@", kept["machine"])]
+    after = kept["after"].strip()
+    for name, head in TABLES.items():
+        rows = [head, ["---"] * len(head), *kept[name]]
+        after = after.replace(f"@{name.upper()}@", "\n".join(f"| {' | '.join(r)} |" for r in rows))
     for scheme, axis, head, part in lines(kept["found"]):
         text += [f"## {scheme.capitalize()} tables: {axis}", table(axis, head, part)]
         text += [kept["causes"][f"{scheme} {axis}"]] if f"{scheme} {axis}" in kept["causes"] else []
-    return "\n\n".join([*text, kept["after"].strip()]) + "\n"
+    return "\n\n".join([*text, after]) + "\n"
+
+
+def keep(name: str, value: Any) -> None:
+    """Store what was measured, and write the page with it."""
+    kept = json.loads(KEPT.read_text()) | {name: value, "machine": machine()}
+    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    PAGE.write_text(page(kept))
 
 
 def main(*, short: bool = False, largest: float = 1e6, widest: float = 1e3, only: str = "") -> None:
@@ -210,10 +226,7 @@ def main(*, short: bool = False, largest: float = 1e6, widest: float = 1e3, only
         kept = json.loads(KEPT.read_text())
         again = {(one["scheme"], one["axis"], one["at"]) for one in found}
         old = [one for one in kept["found"] if (one["scheme"], one["axis"], one["at"]) not in again]
-        kept["found"] = sorted([*old, *found], key=lambda one: one["at"])
-        kept["machine"] = machine()
-        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-        PAGE.write_text(page(kept))
+        keep("found", sorted([*old, *found], key=lambda one: one["at"]))
 
 
 if __name__ == "__main__":
