@@ -63,8 +63,8 @@ class Evidence:
     matrix: sparse.csr_array
 
     def __post_init__(self) -> None:
-        matrix = sparse.csr_array(self.matrix, dtype=np.float64, copy=True)
         try:  # by itself SciPy trusts indices, and so do our kernels
+            matrix = sparse.csr_array(self.matrix, dtype=np.float64, copy=True)
             matrix.check_format(full_check=True)
         except ValueError as error:
             raise CellError(

@@ -70,7 +70,8 @@ def test_impossible_evidence(matrix, labels, part):
 @pytest.mark.parametrize("place", [-1, 3, 10**6])
 def test_evidence_stays_inside_its_matrix(place):
     """SciPy takes such a matrix, and computes with whatever lies beside it."""
-    matrix = sparse.csr_array((np.ones(2), np.array([1, place]), np.array([0, 1, 2])), shape=(2, 3))
+    matrix = sparse.csr_array(np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]))
+    matrix.indices[1] = place
     with pytest.raises(CellError, match=r"Column 'x'.*indices must be"):
         Evidence(ABC, ("y", "z"), matrix)
 
