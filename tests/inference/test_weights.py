@@ -25,6 +25,7 @@ from anonbayes.inference.weight_kernels import (
     dense_features,
     log_scores,
     maximise,
+    maximise_alone,
     tempered_fit,
 )
 from anonbayes.inference.weights import CHAIN_ROWS, EvidenceWeights, fit_weights
@@ -457,6 +458,27 @@ def test_simulation_based_calibration_of_the_weights():
     # Chi-square with 9 degrees of freedom per weight; one in a thousand over all three.
     statistic = ((counts - 25) ** 2 / 25).sum(axis=1)
     assert (statistic < stats.chi2.ppf(1 - 0.001 / 3, 9)).all(), statistic
+
+
+def test_folds_side_by_side_are_those_one_after_the_other():
+    table = ab.datasets.load("clinic_local")
+    plain = resolve_prior(table)
+    prior = Prior(plain.alpha, pooled_beta(table, plain)[0])
+    features, folds = Features.of(table, prior), 3
+    parts = features.without_folds(table, prior, folds)
+    for part in parts:
+        start, size = 0, len(part.share)
+        for a, (name, column) in enumerate(table.columns.items()):
+            rows = np.zeros((len(column.evidence), size))
+            np.add.at(rows, (part.codes[:, a] - start, part.secret), part.rows)
+            logs = cell_logs(column.evidence, rows, prior.beta[name])
+            here = slice(start, start + len(rows))
+            np.testing.assert_allclose(part.cell[here], logs.cell, atol=1e-12)
+            np.testing.assert_allclose(part.step[here], logs.step, atol=1e-12)
+            start += len(rows)
+    for a in range(len(table.columns)):
+        each = [maximise(part.alone(a))[0][0] for part in parts]
+        np.testing.assert_allclose(maximise_alone(parts, a), each, atol=1e-7)
 
 
 @pytest.mark.parametrize(
