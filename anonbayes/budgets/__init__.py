@@ -1,21 +1,21 @@
 """Budgets tuned so that nobody is re-identified.
 
-A report must not single out anybody: whoever sees it, knowing everybody's true value, should name
-its sender with probability ``gamma/n`` at most. Rare values then need small budgets, popular ones
-need none (OneID Theorem 1). How popular a value is must be known first; the rules differ in where
-they take that from.
+A report must not single anybody out: someone who sees it and knows everybody's true value should
+identify its sender with a probability of at most ``gamma/n``. Rare values then need small budgets,
+popular ones need none (OneID Theorem 1). The popularity of values must be known first; the rules
+differ in what they base it on.
 
 ============================  ==================================================================
 `worst_case`                  nothing is known
-`from_prior`                  lower bounds that are known
-`from_confidence`             reports of a first group of users, lower limits (OneID Alg. 1)
-`from_posterior`              the same, posterior quantiles; or a fitted table, draws, a survey
+`from_prior`                  known lower bounds
+`from_confidence`             lower confidence limits from a first group's reports (OneID Alg. 1)
+`from_posterior`              the same with posterior quantiles; or a fitted table, draws, a survey
 `from_counts`                 the counts themselves
 `collect`, `combine`          the two-phase protocol, and one estimate from both groups
 ============================  ==================================================================
 
-What a first group shows may be wrong. Both rules leave room for that and keep the bound all the
-same (``coverage="simultaneous"``); the paper's own rule (``coverage="pointwise"``) does not.
+What a first group shows may be wrong. Both rules allow for that and still keep the bound
+(``coverage="simultaneous"``); the paper's own rule (``coverage="pointwise"``) does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Budgets from what is known of some users, and the protocol that asks a first group for it."""
+"""Budgets from what is known about some users, and the protocol that asks a first group."""
 
 from __future__ import annotations
 
@@ -38,50 +38,50 @@ from anonbayes.notions.ldp import sensitive_mask
 from anonbayes.notions.selective import value_array
 
 # -------------------------------------------------------------------------------------------------
-# How often a rule may count on users who are not there, derived from the bound it has to keep.
+# How often a rule may overestimate the number of users, derived from the bound it must keep.
 #
-# Budgets that are tuned to numbers of users ``k(x) <= c(x)`` keep every report at ``gamma/n``
-# (OneID Theorem 1). Reports of a first group give such numbers up to an error. With an error of at
-# most
-# ``level`` for each value, and budgets tuned to ``target = gamma - n level`` in place of ``gamma``,
+# Budgets tuned to numbers of users ``k(x) <= c(x)`` keep every report at ``gamma/n`` (OneID Theorem
+# 1). Reports of a first group give such numbers with an error probability. If that is at most
+# ``level`` for each value, and budgets are tuned to ``target = gamma - n level`` instead of
+# ``gamma``,
 #
-# * a user's report names her with ``target/n`` at most, unless the number of her value is wrong;
-#   then with one at most. Over the first group's reports that is at most ``target/n + level =
-#   gamma/n``;
-# * no number is wrong, and no report of anybody exceeds the bound, but with a probability of at
-#   most ``level`` times the number of values that could be wrong.
+# * a user's report identifies her with at most ``target/n``, unless the number for her value is
+#   wrong, and then with at most one; on average over the first group's reports this is at most
+#   ``target/n + level = gamma/n``;
+# * with probability 1 minus ``level`` times the number of values that could be wrong, no number is
+#   wrong, and no report of anybody exceeds the bound.
 #
 # So ``level = alpha min(1/number, (gamma - 1)/n)`` makes the first at most ``gamma/n`` for every
-# single user, and the second happen with probability ``1 - alpha``. It costs at most the share
-# `alpha` of ``gamma``. A posterior is conditioned on the reports, so there the same holds with the
-# number of values that are counted on, and these alone pay.
+# user, and the second hold with probability ``1 - alpha``. It costs at most the share `alpha` of
+# ``gamma``. A posterior is conditional on the reports, so there the same holds with the number of
+# values whose users are counted on, and only these bear the cost.
 
 COVERAGES = ("simultaneous", "pointwise")
 
 
 class Allowance(NamedTuple):
-    """Largest probability of a wrong number, for each value, and the gamma to tune to."""
+    """Largest probability of a wrong number for each value, and the gamma to tune to."""
 
     level: float
     target: float
 
 
 def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
-    """Error level of each of `number` values that keeps the bound ``gamma/n`` in expectation."""
+    """Error level for each of `number` values that keeps the bound ``gamma/n`` in expectation."""
     level = alpha * min(1.0 / max(number, 1), (gamma - 1.0) / n)
     return Allowance(level, max(gamma - n * level, 1.0))
 
 
 # -------------------------------------------------------------------------------------------------
-# Lower quantiles of how many users hold a value: numeric kernels.
+# Lower quantiles of the number of users with a value: numeric kernels.
 
-# Counts up to this one are told apart; larger ones in steps of their 512th part, far below the
+# Counts up to this are treated individually, larger ones in steps of a 512th, far below the
 # standard deviation that any number of reports leaves.
 EXACT_COUNTS = 4096
 STEPS = 512
-# Entries of the largest table of likelihoods.
+# Largest number of entries of a table of likelihoods.
 TABLE = 4_000_000
-# Of rarer events than this many draws in all, draws say little.
+# Events with fewer than this many expected draws are not estimated from draws.
 TAIL_DRAWS = 20
 BETA_NODES = 300
 
@@ -95,7 +95,7 @@ def count_quantile(
         return np.array([float(n)])
     lower, middle, width = _count_grid(n)
     log_prior = _log_beta_binomial(middle, n, weight / len(hit), weight) + np.log(width)
-    # Values with the same bits and the same support share their posterior.
+    # Values with the same bits and the same support have the same posterior.
     bits, place = np.unique(np.stack([hit, miss], axis=1), axis=0, return_inverse=True)
     order = np.argsort(place.ravel(), kind="stable")
     members = np.split(order, np.cumsum(np.bincount(place.ravel()))[:-1])
@@ -109,7 +109,7 @@ def count_quantile(
 
 
 def _lower_edges(t: Ints, trials: float, rate: Floats, log_prior: Floats, level: float) -> Codes:
-    """Position in the grid of counts below which no more than `level` of the posterior lies."""
+    """Position in the grid of counts below which at most `level` of the posterior lies."""
     with np.errstate(divide="ignore"):
         log_raised, log_not = np.log(rate), np.log1p(-rate)
     edges = np.empty(len(t), dtype=np.intp)
@@ -117,7 +117,7 @@ def _lower_edges(t: Ints, trials: float, rate: Floats, log_prior: Floats, level:
     for start in range(0, len(t), step):
         raised = t[start : start + step, None].astype(float)
         lowered = np.asarray(trials - raised, dtype=float)
-        # An impossible rate (log 0) rules a count out only if it was needed.
+        # An impossible rate (log 0) excludes a count only if it was needed.
         log_p = log_prior + _times(raised, log_raised) + _times(lowered, log_not)
         mass = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         below = np.cumsum(mass, axis=1)
@@ -136,8 +136,8 @@ def _times(number: Floats, logarithm: Floats) -> Floats:
 def predictive_quantile(shares: Floats, n: int, level: float) -> Floats:
     """Largest ``k`` with ``P(count < k) <= level``, count ~ Binomial(n, share), shares (draws, K).
 
-    Far tails are not in the draws: there the smaller of this and of the quantile under beta
-    distributions with the draws' means and variances.
+    Draws do not reach far tails, so the result is the smaller of this and of the quantile under
+    beta distributions with the draws' means and variances.
     """
     drawn = _mixed_quantile(shares, np.full(len(shares), 1.0 / len(shares)), n, level)
     if len(shares) == 1 or level * len(shares) >= TAIL_DRAWS:
@@ -159,7 +159,7 @@ def _mixed_quantile(shares: Floats, weight: Floats, n: int, level: float) -> Flo
 def _beta_nodes(shares: Floats, level: float) -> tuple[Floats, Floats]:
     """Beta distributions with the draws' means and variances, as weighted shares.
 
-    Quantiles at the lower ends of bins that shrink towards the lower tail: never too large.
+    Uses quantiles at the lower ends of bins that shrink towards the lower tail: never too large.
     """
     edges = np.concatenate([[0.0], np.geomspace(level / 100, 1.0, BETA_NODES)])
     mean, variance = shares.mean(axis=0), shares.var(axis=0, ddof=1)
@@ -171,7 +171,7 @@ def _beta_nodes(shares: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _count_grid(n: int) -> tuple[Floats, Floats, Floats]:
-    """Lower edge, middle and number of the counts that are treated together."""
+    """Lower edge, middle and size of each bin of counts."""
     number = int(np.ceil(STEPS * np.log(max((n + 1) / EXACT_COUNTS, 1.0)))) + 2
     coarse = np.geomspace(EXACT_COUNTS, max(n + 1, EXACT_COUNTS), number)
     fine = np.arange(min(n, EXACT_COUNTS) + 1)
@@ -216,27 +216,29 @@ def from_confidence(
     reports
         Reports of the first group, or their `SupportCounts`.
     channel : PureChannel
-        What the first group used, for example the optimal channel of the worst case.
+        The first group's channel, for example the optimal channel of the worst case.
     alpha : float
-        Error probability, of what depends on `coverage`.
+        Error probability; its meaning depends on `coverage`.
     coverage : {"simultaneous", "pointwise"}
         "simultaneous" keeps the bound: in expectation over the first group's reports no user is
-        named with more than ``gamma/n``, and with probability ``1 - alpha`` not even one report is.
-        Exact binomial limits at a level derived from these two demands.
+        identified with more than ``gamma/n``, and with probability ``1 - alpha`` not even a single
+        report is. Uses exact binomial limits at a level derived from these two requirements.
 
-        "pointwise" is the rule of the paper: Wilson's limit, above the truth for each value with
-        probability ``alpha/2``. Among many rare values these are many, they get the largest
-        budgets, and an attacker looks at these first: users with a unique value are then named
-        2.4 to 4.2 times as often as ``gamma/n`` on the paper's sizes (``benchmarks/oneid.py``).
+        "pointwise" is the rule of the paper: Wilson's limit, which for each value is too high with
+        probability ``alpha/2``. Among many rare values that happens often; these values get the
+        largest budgets, and an attacker tries them first. Users with a unique value are then
+        identified 2.4 to 4.2 times as often as ``gamma/n`` for the paper's sizes
+        (``benchmarks/oneid.py``).
 
     Notes
     -----
-    The paper prints ``n`` trials where only the first group's ``n0`` reports exist; the limit of
-    the bit rate is that of ``n0`` trials, then scaled to ``n`` users.
+    The paper writes ``n`` trials although there are only the first group's ``n0`` reports; here the
+    limit of the bit rate is that of ``n0`` trials, scaled to ``n`` users.
 
-    A bit is raised by a sum of independent, unequal bits when the first group is drawn without
-    replacement (the generating function has real roots only), and above its mean such a sum has a
-    lighter tail than the binomial distribution (Hoeffding 1956): Clopper and Pearson's limits hold.
+    If the first group is drawn without replacement, the number of raised bits is a sum of
+    independent, unequal bits (the generating function has only real roots), and above its mean such
+    a sum has a lighter tail than the binomial distribution (Hoeffding 1956): Clopper and Pearson's
+    limits hold.
 
     Examples
     --------
@@ -282,7 +284,7 @@ def from_confidence(
 
 
 def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alpha: float) -> Floats:
-    """Wilson's lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5)."""
+    """Wilson's lower limit of the number of users of each value (OneID Alg. 1, lines 3 to 5)."""
     gain = check_informative(hit, miss)
     rate = wilson(support.counts / support.n, normal_quantile(1 - alpha) ** 2 / support.n)[:, 0]
     return np.clip(n * (rate - miss) / gain, 0.0, n)
@@ -291,7 +293,7 @@ def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alph
 def exact_lower_counts(
     support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float
 ) -> Floats:
-    """Clopper and Pearson's lower limit of the number of users per value, one-sided."""
+    """Clopper and Pearson's one-sided lower limit of the number of users of each value."""
     gain = check_informative(hit, miss)
     t = support.counts
     raised, place = np.unique(t, return_inverse=True)
@@ -302,14 +304,14 @@ def exact_lower_counts(
 
 
 def _read_support(domain: Domain, n: int, reports: object, channel: PureChannel) -> SupportCounts:
-    """Support counts of a first group, after checking that they belong to these users."""
+    """Return the support counts of a first group, after checking that they fit these users."""
     if channel.domain != domain:
         raise AnonbayesError(f"The channel is for {channel.domain!r}, the budgets for {domain!r}.")
     support = channel.support_of(reports)
     if not 1 <= support.n <= n:
         raise AnonbayesError(
-            f"{support.n} reports of a first group among n={n} users: give between 1 and n; n "
-            "counts all users, the first group included."
+            f"{support.n} reports of a first group among n={n} users: there must be between 1 and "
+            "n; n is the number of all users, including the first group."
         )
     return support
 
@@ -317,7 +319,7 @@ def _read_support(domain: Domain, n: int, reports: object, channel: PureChannel)
 # -------------------------------------------------------------------------------------------------
 # Budgets from a posterior: of reports, a survey, an estimate with draws, or a fitted table.
 
-# Posterior draws that are used.
+# Number of posterior draws used.
 DRAWS = 1000
 
 
@@ -341,35 +343,35 @@ def from_posterior(
     domain, n, gamma, sensitive, cap
         As in `worst_case`.
     evidence
-        What is known of the counts:
+        What is known about the counts:
 
         * with a `channel`, the reports (or `SupportCounts`) of a first group of the users;
-        * a mapping, series or array: how many of a first group hold each value, openly;
-        * the `Posterior` of a released table whose attribute `domain` is: the users are `n` new
+        * a mapping, series or array: how many users of a first group have each value, in clear;
+        * the `Posterior` of a released table with the attribute `domain`: the users are `n` new
           people from the same population;
         * an `Estimate` with posterior draws, likewise.
     channel : PureChannel, optional
-        What the first group used.
+        The first group's channel.
     alpha : float
-        Error probability, of what depends on `coverage`.
+        Error probability; its meaning depends on `coverage`.
     coverage : {"simultaneous", "pointwise"}
-        "simultaneous" keeps the bound: the posterior expectation of the probability of naming the
-        sender of any report is at most ``gamma/n``, and with posterior probability ``1 - alpha``
-        not even one report exceeds it. The quantiles' level follows from these two demands; values
-        that are not counted on cannot be wrong, so their number does not matter.
+        "simultaneous" keeps the bound: the posterior expectation of the probability of identifying
+        the sender of any report is at most ``gamma/n``, and with posterior probability
+        ``1 - alpha`` not even a single report exceeds it. The level of the quantiles follows from
+        these two requirements; it depends only on the number of values whose users are counted on.
 
-        "pointwise" takes the quantile at `alpha`: each value that is counted on has fewer users
-        with posterior probability `alpha`.
+        "pointwise" uses the quantile at `alpha`: each value that is counted on has fewer users with
+        posterior probability `alpha`.
     weight : float
-        Of reports and surveys: total weight of the Dirichlet prior of the shares, spread evenly.
-        The default, one, says that a few unknown values hold most users: a value has to show in
-        the reports before it is counted on. Larger weights say that users are spread evenly.
+        For reports and surveys: total weight of the Dirichlet prior of the shares, spread evenly.
+        The default, one, assumes that a few unknown values have most users, so a value is counted
+        on only if it shows in the reports. Larger weights assume that users are spread more evenly.
 
     Notes
     -----
-    Of reports: a priori the count of a value is beta-binomial with ``weight/K`` and
-    ``weight (K-1)/K``; given the count ``c``, its support is ``Binomial(n0, b + (a-b) c/n)``.
-    The posterior is summed up count by count, nothing is sampled.
+    For reports: a priori, the count of a value is beta-binomial with ``weight/K`` and
+    ``weight (K-1)/K``; given the count ``c``, its support is ``Binomial(n0, b + (a-b) c/n)``. The
+    posterior is summed exactly over counts, without sampling.
 
     Examples
     --------
@@ -398,7 +400,7 @@ def from_posterior(
         lower, allowed = quantile(alpha), Allowance(alpha, gamma)
     else:
         lower, allowed = _keep_bound(quantile, alpha, n, gamma, ~sensitive_mask(domain, sensitive))
-    # A value that is not counted on is not a wrong one: it needs no room for errors.
+    # A value that is not counted on cannot be wrong, so it needs no allowance for errors.
     counted_on = reidentification_budget(lower, n, allowed.target)
     return make_budgets(
         domain,
@@ -417,7 +419,7 @@ def from_posterior(
 def _quantiles(
     domain: Domain, n: int, evidence: object, channel: PureChannel | None, weight: float
 ) -> Callable[[float], Floats]:
-    """Lower quantiles of all counts as a function of their level, whatever the evidence is."""
+    """Lower quantiles of all counts as a function of their level, for any kind of evidence."""
     if channel is not None:
         support = _read_support(domain, n, evidence, channel)
         hit, miss = channel.hit, channel.miss
@@ -435,8 +437,8 @@ def _keep_bound(
 ) -> tuple[Floats, Allowance]:
     """Quantiles at the level that keeps the bound; only values counted on can be wrong.
 
-    Who is counted on alone is never wrong about a sender, who is one. A posterior needs no
-    correction for having picked the others by the data; a lower level picks no more of them.
+    A value counted on for a single user is never wrong about a sender. A posterior needs no
+    correction for selecting the others by the data, and a lower level does not select more of them.
     """
     allowed = allow_errors(alpha, n, gamma, 1)
     lower = quantile(allowed.level)
@@ -453,7 +455,7 @@ def _survey(domain: Domain, n: int, counts: object) -> SupportCounts:
     respondents = float(held.sum())
     if not 1 <= respondents <= n or (held != np.round(held)).any():
         raise AnonbayesError(
-            f"The counts sum to {respondents:g}; give whole numbers of between 1 and n={n} users."
+            f"The counts sum to {respondents:g}; give numbers of between 1 and n={n} users."
         )
     return SupportCounts(held.astype(np.int64), int(respondents))
 
@@ -493,20 +495,20 @@ RULES: dict[str, Callable[..., Budgets]] = {
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """What the two-phase protocol leaves with the collector.
+    """Result of the two-phase protocol for the collector.
 
     Attributes
     ----------
     estimate : Estimate
         Shares of the values from both groups, with confidence limits.
     budgets : tuple of Budgets
-        Of the first group (worst case) and of the others (tuned).
+        Budgets of the first group (worst case) and of the others (tuned).
     channels : tuple of InputDiscriminativeUE
         Their channels.
     support : tuple of SupportCounts
         Their reports, counted.
     first : ndarray of bool
-        Who was in the first group.
+        Mask of the users in the first group.
     """
 
     estimate: Estimate
@@ -516,7 +518,7 @@ class Collection:
     first: Mask = field(repr=False)
 
     def summary(self) -> pd.DataFrame:
-        """One row per value: estimated number of users, limits, and both budgets."""
+        """Return one row per value: estimated number of users, limits, and both budgets."""
         n = self.budgets[0].n
         shares = self.estimate.summary() * n
         frame = shares.rename(columns={"p": "users"})
@@ -545,19 +547,19 @@ def collect(
 ) -> Collection:
     """Run the two-phase protocol on the users' true values (OneID Sec. IV-F).
 
-    A random first group reports under worst-case budgets. Its reports tell how popular the values
-    are, at least; with the budgets that this allows the others report. The estimates of both
-    groups are combined by inverse variance.
+    A random first group reports under worst-case budgets. Its reports give lower bounds on the
+    popularity of the values; the others report with the budgets that these allow. The estimates of
+    both groups are combined by inverse variance.
 
     Parameters
     ----------
     domain : Domain
         The values.
     values : iterable
-        True value of each user. In the field every user's device holds its own: there, release
-        with the two channels and put the reports together with `combine`.
+        True value of each user. In practice every user's device has its own value: release with the
+        two channels there, and put the reports together with `combine`.
     gamma : float
-        No report may name its sender with a probability above ``gamma/n``.
+        No report may identify its sender with a probability above ``gamma/n``.
     first : float
         Share of the users in the first group.
     rule : {"confidence", "posterior"}
@@ -571,15 +573,15 @@ def collect(
     notion : {"oneid", "minid"}
         Which pairs a budget protects.
     level : float
-        Of the confidence limits.
+        Probability of the confidence limits.
     seed : int, numpy.random.Generator or None
-        None draws from the operating system's secure source.
+        Seed; None uses the operating system's secure random source.
 
     Notes
     -----
-    As in the paper the attacker knows everybody's value, but not who reported first. Against one
-    who does, a report of the first group hides its sender among that group only: the bound is
-    `gamma` over the group's size.
+    As in the paper, the attacker knows everybody's value but not who reported first. Against
+    someone who does, a report of the first group hides its sender only among that group, and the
+    bound is `gamma` divided by the group's size.
 
     Examples
     --------
@@ -597,7 +599,7 @@ def collect(
     codes = domain.encode(values).astype(np.int64)
     n = len(codes)
     if n < 2:
-        raise AnonbayesError(f"Two phases need at least two users, got {n}.")
+        raise AnonbayesError(f"The two-phase protocol needs at least two users, not {n}.")
     check_bound(n, gamma)
     read_share("first", first, "the first group's share")
     size = min(max(round(first * n), 1), n - 1)
@@ -629,7 +631,7 @@ def combine(parts: Sequence[tuple[PureChannel, object]], *, level: float = 0.95)
     parts : sequence of (channel, reports)
         The groups; reports may be given as `SupportCounts`.
     level : float
-        Of the confidence limits (score test; for one group Wilson's).
+        Probability of the confidence limits (score test; for one group Wilson's).
 
     Examples
     --------
@@ -647,12 +649,14 @@ def combine(parts: Sequence[tuple[PureChannel, object]], *, level: float = 0.95)
     domain = parts[0][0].domain
     for channel, _ in parts:
         if channel.domain != domain:
-            raise AnonbayesError(f"Groups on different domains: {domain!r}, {channel.domain!r}.")
+            raise AnonbayesError(
+                f"The groups have different domains: {domain!r}, {channel.domain!r}."
+            )
     supports = [channel.support_of(reports) for channel, reports in parts]
     counts = np.stack([s.counts for s in supports]).astype(float)
     sizes = np.array([s.n for s in supports])
     if (sizes == 0).any():
-        raise AnonbayesError("A group without reports; leave it out.")
+        raise AnonbayesError("A group has no reports; leave it out.")
     hit = np.stack([channel.hit for channel, _ in parts])
     miss = np.stack([channel.miss for channel, _ in parts])
     return Estimate(

@@ -33,18 +33,18 @@ class Budgets:
     n : int
         Number of users.
     gamma : float
-        The wanted bound on the probability of naming a report's sender, times ``n``.
+        The bound on the probability of identifying a report's sender, times ``n``.
     method : str
         The rule.
     at_least : ndarray, shape (K,)
-        The number of users per value that the rule counts on.
+        The number of users of each value that the rule counts on.
     sensitive : ndarray of bool, shape (K,)
         Values whose budget is capped, whatever their number of users.
     alpha : float or None
-        The rule's error probability, of rules that have one.
+        The rule's error probability, for rules that have one.
     level : float or None
-        Of these rules, the probability for each single value that fewer users hold it than are
-        counted on.
+        For these rules, the probability for each value that fewer users have it than are counted
+        on.
     """
 
     domain: Domain
@@ -59,17 +59,17 @@ class Budgets:
 
     @property
     def bound(self) -> float:
-        """``gamma/n``, the largest accepted probability of naming a report's sender."""
+        """``gamma/n``, the largest accepted probability of identifying a report's sender."""
         return self.gamma / self.n
 
     def exceeded(self, counts: object) -> Mask:
-        """Held values whose budget is larger than their true count allows (OneID (7)).
+        """Mask of the values whose budget is larger than their true count allows (OneID (7)).
 
         Parameters
         ----------
         counts : mapping, pandas.Series or array-like
-            Number of users who hold each value, 0 where left out. Of a value that nobody holds, no
-            sender can be named.
+            Number of users with each value, 0 if omitted. A value that nobody has cannot identify a
+            sender.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Budgets:
         return pd.Series(self.epsilon, index=index, name="epsilon")
 
     def summary(self) -> pd.DataFrame:
-        """One row per value: budget, users counted on, sensitive or not.
+        """Return one row per value: budget, users counted on, sensitive or not.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class Budgets:
         capped = int(self.sensitive.sum())
         facts = [
             ["rule", self.method.replace("_", " ")],
-            ["largest chance to name a sender", f"{self.gamma:g} in {self.n:,}"],
+            ["largest probability to identify a sender", f"{self.gamma:g} in {self.n:,}"],
             ["values", f"{len(self):,}, of which {infinite:,} without noise, {capped:,} capped"],
         ]
         head = [self.domain.name, "budget (epsilon)", "users counted on", ""]
@@ -143,10 +143,10 @@ class Budgets:
 
 
 def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floats:
-    """Largest budget of a value held by `counts` of `n` users (OneID (7)).
+    """Largest budget for a value that `counts` of `n` users have (OneID (7)).
 
-    ``log(gamma (n - c) / (n - gamma c))``, infinite from ``c = n/gamma`` on: then the value alone
-    names nobody with more than ``gamma/n``.
+    ``log(gamma (n - c) / (n - gamma c))``, infinite from ``c = n/gamma`` on: then the value itself
+    identifies nobody with more than ``gamma/n``.
 
     Examples
     --------
@@ -156,19 +156,19 @@ def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floa
     check_bound(n, gamma)
     held = read_numbers("counts", counts)
     if not ((held >= 0) & (held <= n)).all():
-        raise AnonbayesError(f"counts lie between 0 and n={n:g}; got {held.ravel()[0]:g}, ...")
+        raise AnonbayesError(f"counts must be between 0 and n={n:g}, not {held.ravel()[0]:g}, ...")
     rest = n - gamma * held
     enough = rest <= 0
     with np.errstate(divide="ignore"):
         finite = np.log(gamma) + np.log((n - held) / np.where(enough, 1.0, rest))
-    # With gamma = 1 rounding must not make it negative.
+    # With gamma = 1, rounding must not make it negative.
     return np.where(enough, np.inf, np.maximum(finite, 0.0))
 
 
 def worst_case(
     domain: Domain, n: int, gamma: float, *, sensitive: Iterable[object] = (), cap: float = 1.0
 ) -> Budgets:
-    """Budgets when nothing is known: ``log gamma`` for every value (OneID (9)).
+    """Budgets if nothing is known: ``log gamma`` for every value (OneID (9)).
 
     Parameters
     ----------
@@ -177,9 +177,10 @@ def worst_case(
     n : int
         Number of users.
     gamma : float
-        No report may name its sender with a probability above ``gamma/n``; ``1 <= gamma <= n``.
+        No report may identify its sender with a probability above ``gamma/n``;
+        ``1 <= gamma <= n``.
     sensitive : iterable
-        Values that are sensitive in themselves, or their mask over the domain.
+        Values that are sensitive in themselves, or a mask over the domain.
     cap : float
         Largest budget of a sensitive value.
 
@@ -211,8 +212,8 @@ def from_prior(
     domain, n, gamma, sensitive, cap
         As in `worst_case`.
     at_least : mapping, pandas.Series, array-like or float
-        At least this many users hold the value; values left out of a mapping count as 0. With 1
-        for all, the sender herself is counted on (MODEL 3).
+        At least this many users have the value; values omitted from a mapping count as 0. With 1
+        for all values, only the sender herself is counted on (MODEL 3).
 
     Examples
     --------
@@ -237,14 +238,14 @@ def from_counts(
     sensitive: Iterable[object] = (),
     cap: float = 1.0,
 ) -> Budgets:
-    """Budgets from the true number of users per value (OneID (7)): the most that is allowed.
+    """Budgets from the true number of users of each value (OneID (7)): the largest allowed.
 
     Parameters
     ----------
     domain, gamma, sensitive, cap
         As in `worst_case`.
     counts : mapping, pandas.Series or array-like
-        How many users hold each value; they sum to the number of users.
+        Number of users with each value; they sum to the number of users.
 
     Examples
     --------
@@ -256,13 +257,13 @@ def from_counts(
     held = value_array("counts", counts, domain, default=0.0)
     n = float(held.sum())
     if not np.isfinite(n) or n < 1:
-        raise AnonbayesError(f"counts sum to {n:g}; give the numbers of at least one user.")
+        raise AnonbayesError(f"counts sum to {n:g}; give the counts of at least one user.")
     check_counts("counts", held, domain, n)
     parts = np.flatnonzero(held != np.round(held))
     if len(parts):
         raise AnonbayesError(
-            f"counts of {domain.values[parts[0]]!r} is {held[parts[0]]:g}; give whole numbers of "
-            "users (shares times the number of users, rounded down)."
+            f"counts of {domain.values[parts[0]]!r} is {held[parts[0]]:g}, but must be an integer "
+            "number of users (shares times the number of users, rounded down)."
         )
     return make_budgets(domain, round(n), gamma, "counts", held, sensitive=sensitive, cap=cap)
 
@@ -270,11 +271,11 @@ def from_counts(
 def check_bound(n: float, gamma: float) -> None:
     """Raise `AnonbayesError` unless n is a whole number from 1 and ``1 <= gamma <= n``."""
     if read_whole("n", n, least=1) > MOST_USERS:
-        raise AnonbayesError(f"n={n:.3g} users: that is more than there can be.")
+        raise AnonbayesError(f"n={n:.3g} is more users than there can be.")
     if not 1 <= read_number("gamma", gamma) <= n:
         raise AnonbayesError(
-            f"gamma={gamma!r} must lie between 1 (senders are guessed blindly) and n={n:g} (no "
-            "protection): reports name their sender with at most gamma/n."
+            f"gamma={gamma!r} must be between 1 (senders can only be guessed) and n={n:g} (no "
+            "protection): reports identify their sender with at most gamma/n."
         )
 
 
@@ -284,7 +285,7 @@ def check_counts(argument: str, counts: Floats, domain: Domain, n: float) -> Non
     if len(bad):
         i = int(bad[0])
         raise AnonbayesError(
-            f"{argument} of {domain.values[i]!r} is {counts[i]:g}; a number of users lies "
+            f"{argument} of {domain.values[i]!r} is {counts[i]:g}, but must be a number of users "
             f"between 0 and n={n:g}."
         )
 
@@ -302,7 +303,7 @@ def make_budgets(
     alpha: float | None = None,
     level: float | None = None,
 ) -> Budgets:
-    """Budgets for lower bounds on the counts, with the sensitive values' capped."""
+    """Build budgets for lower bounds on the counts, capped for sensitive values."""
     tuned = reidentification_budget(at_least, n, gamma) if epsilon is None else epsilon
     mask = sensitive_mask(domain, sensitive)
     limit = check_epsilon(cap, "cap")

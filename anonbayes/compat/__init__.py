@@ -1,4 +1,4 @@
-"""The only place that knows two generations of PyMC and ArviZ, and what netCDF needs."""
+"""The only place that deals with two generations of PyMC and ArviZ, and with netCDF."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from anonbayes.errors import AnonbayesError, FileError, nearest
 from anonbayes.io.files import new_file
 
 # -------------------------------------------------------------------------------------------------
-# Digests at the end of files, by which a reader notices damage before it believes anything.
+# Digests at the end of files, by which readers detect damage before using the content.
 #
-# HDF5 hands on flipped bits in plain numbers without a word, and some flipped bits in its
-# structures keep it busy for ever. So a file is checked as a whole before HDF5 sees it. What
-# follows the end that HDF5 has noted is ignored by its readers, and removed when a program changes
-# the file.
+# HDF5 returns flipped bits in numbers without an error, and some flipped bits in its structures
+# make it loop forever. So a file is checked as a whole before HDF5 reads it. Readers of HDF5 ignore
+# what follows the end noted in the file, and a program that changes the file removes it.
 
 MARK = b"\nanonbayes sha256 "
 LENGTH = len(MARK) + 64
 
 
 def check_seal(path: Path) -> None:
-    """Raise `FileError` if a file is not what was sealed; one without a seal is let through."""
+    """Raise `FileError` if a sealed file has changed; files without a seal are accepted."""
     content = memoryview(path.read_bytes())
     body, end = content[:-LENGTH], bytes(content[-LENGTH:])
     if end.startswith(MARK) and _digest(body) != end[len(MARK) :]:
         raise FileError(
-            f"path={str(path)!r} is damaged: it is not what was written. Take it from a backup, or "
+            f"path={str(path)!r} is damaged: its content has changed. Restore it from a backup, or "
             "make it again."
         )
 
@@ -54,7 +53,7 @@ def _digest(content: memoryview) -> bytes:
 
 SAMPLE_DIMS = ("chain", "draw")
 DIVISION_SLASH = "\u2215"
-REMAKE = "Take it from a backup, or make it again."
+REMAKE = "Restore it from a backup, or make it again."
 OWN_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 """Filters of HDF5 itself, and h5py's LZF; for any other it loads a library of that name."""
 
@@ -70,10 +69,10 @@ def is_arviz_object(data: object) -> bool:
 
 
 def groups(data: Any) -> dict[str, xr.Dataset]:
-    """Return the groups of an ArviZ object, or of anything that stands for one group, by name.
+    """Return the groups of an ArviZ object, or of anything that represents a group, by name.
 
-    Arrays (chain, draw, ...), DataArrays, Datasets and mappings of variables count as the group
-    ``posterior``; a mapping of Datasets is one of groups.
+    Arrays (chain, draw, ...), DataArrays, Datasets and mappings of variables become the group
+    ``posterior``; a mapping of Datasets is taken as groups.
     """
     if isinstance(data, xr.DataTree):
         if data.has_data and not data.children:  # a single group, e.g. ``idata["posterior"]``
@@ -97,7 +96,7 @@ def posterior_dataset(data: Any, *, group: str = "posterior") -> xr.Dataset:
     if group not in known:
         raise AnonbayesError(
             f"group={group!r} is not in the data. {nearest(group, known)} "
-            "Pass an object that holds draws, or the name of a group that it has."
+            "Pass an object with draws, or the name of one of its groups."
         )
     return known[group]
 
@@ -105,8 +104,8 @@ def posterior_dataset(data: Any, *, group: str = "posterior") -> xr.Dataset:
 def as_dataset(data: Any) -> xr.Dataset:
     """Return arrays, DataArrays, or mappings of them as a Dataset with dims chain and draw.
 
-    Plain arrays are called ``x``, their further dimensions ``x_dim_0`` and so on; one dimension is
-    one chain.
+    A plain array is named ``x``, its further dimensions ``x_dim_0`` and so on; a one-dimensional
+    array is a single chain.
     """
     if isinstance(data, xr.Dataset):
         return data
@@ -131,7 +130,7 @@ def _as_dataarray(
         raise AnonbayesError(f"{name!r} must be an array (chain, draw, ...): {error}.") from None
     if array.ndim == 0:
         raise AnonbayesError(
-            f"{name!r} is the single value {array!r}; draws are an array (chain, draw, ...)."
+            f"{name!r} is the single value {array!r}; draws must be an array (chain, draw, ...)."
         )
     if array.ndim == 1:
         array = array[None, :]
@@ -174,7 +173,7 @@ def make_groups(
     coords: Mapping[str, Any] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, xr.Dataset]:
-    """Return the groups that `make_idata` puts together, without loading ArviZ."""
+    """Return the groups for `make_idata`, without loading ArviZ."""
     named = dims or {}
     return {
         name: variables
@@ -187,7 +186,7 @@ def make_groups(
 
 
 def without_slashes(dataset: xr.Dataset) -> xr.Dataset:
-    """Put a look-alike in the place of every slash in a name: trees use it to separate groups."""
+    """Replace slashes in names by a look-alike, because trees use them to separate groups."""
     return _renamed(dataset, "/", DIVISION_SLASH)
 
 
@@ -210,7 +209,7 @@ def write_groups(
 ) -> Path:
     """Write groups of Datasets to a netCDF file, the same file under both generations.
 
-    HDF5 crashes when it cannot close its file on a full disk, so it writes to memory.
+    HDF5 crashes if it cannot close its file on a full disk, so it writes to memory.
     """
     contents = {name: without_slashes(dataset) for name, dataset in datasets.items()}
     tree = xr.DataTree.from_dict(contents)
@@ -254,16 +253,16 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], di
                 dataset.close()
     except FileError:
         raise
-    except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
+    except Exception as error:  # HDF5 and its readers raise all kinds of errors for damaged files
         raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error
     root = loaded.pop("", xr.Dataset())
     return {name: with_slashes(d) for name, d in loaded.items()}, dict(root.attrs)
 
 
 def _check_alone(path: Path) -> None:
-    """Raise `FileError` if a file would have HDF5 read other files or load a plugin of filters.
+    """Raise `FileError` if a file would make HDF5 read other files or load a filter plugin.
 
-    Its links and data can lie in any file of the computer, whose content would pass as draws.
+    Links and external data can refer to any file, whose content would be taken for draws.
     """
     import h5py
 
@@ -277,12 +276,12 @@ def _check_alone(path: Path) -> None:
         filters = {made.get_filter(i)[0] for i in range(made.get_nfilters())}
         return name if item.external or item.is_virtual or not filters <= OWN_FILTERS else None
 
-    with h5py.File(path, "r") as file:  # what a visitor returns ends the visit
+    with h5py.File(path, "r") as file:  # a visitor's return value ends the visit
         name = file.visititems_links(link_elsewhere) or file.visititems(data_elsewhere)
     if name is not None:
         raise FileError(
-            f"path={str(path)!r}: {name!r} lies in another file, or needs a plugin to be read; "
-            "Posterior.to_netcdf writes neither, so it is not opened."
+            f"path={str(path)!r}: {name!r} is in another file, or needs a plugin to be read; "
+            "Posterior.to_netcdf writes neither, so the file is not opened."
         )
 
 
@@ -323,7 +322,7 @@ def select(
     var_names: str | Iterable[str] | None = None,
     coords: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
-    """Return the chosen variables and coordinates of a group, as ArviZ's functions select them."""
+    """Return the chosen variables and coordinates of a group, selected as in ArviZ."""
     chosen = posterior_dataset(data, group=group)
     if var_names is not None:
         names = [var_names] if isinstance(var_names, str) else list(var_names)
@@ -348,11 +347,11 @@ def select(
         if absent:
             raise AnonbayesError(
                 f"The variable {key!r} has the dimensions {variable.dims}; {absent} is missing. "
-                "Draws need both, use expand_dims for a single chain."
+                "Draws need chain and draw; use expand_dims for a single chain."
             )
     return chosen
 
 
 def _floats(data: Any, name: str) -> xr.Dataset:
-    # Handing ArviZ plain float Datasets is the one call that both generations answer alike.
+    # Passing ArviZ plain float Datasets is the one call that both generations treat alike.
     return select(data, group=name).astype(float)

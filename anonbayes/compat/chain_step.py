@@ -10,16 +10,16 @@ from pymc.util import get_random_generator
 
 
 class ChainStep(BlockedStep):
-    """A step method that is told when a chain begins.
+    """A step method that is notified when a chain begins.
 
     PyMC 5 announces a chain with ``set_rng(rng)``, PyMC 6 with ``setup_chain(rng, tune, draws)``;
-    both end in `begin_chain`. One instance may serve several chains one after the other.
+    both call `begin_chain`. An instance may serve several chains in sequence.
     """
 
     rng: np.random.Generator
 
     def begin_chain(self) -> None:
-        """Forget the chain before; ``self.rng`` is the new chain's generator."""
+        """Forget the previous chain; ``self.rng`` is the new chain's generator."""
 
     def set_rng(self, rng: Any) -> None:
         """Begin a chain (PyMC 5)."""

@@ -1,1 +1,1 @@
-"""Text files, netCDF files, and the one place that writes."""
+"""Reading text files, and atomic writing of all files."""

@@ -1,4 +1,4 @@
-"""Writing files: complete under their name or not there, together where they belong together."""
+"""Atomic writing of files and of sets of files, and locks on directories."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Files that are complete or not there: the one place of the package that writes.
+# Atomic writing of files: the only place in the package that writes.
 #
-# A file is written under another name in the same directory, forced to the disk, and renamed; who
-# looks sees the old file or the new one, and a full disk, Ctrl-C or ``kill -9`` changes neither.
-
-# Results speak about single people: only their owner may read them, unless the environment says
-# otherwise. Files that are made to be handed on (`write_files`: releases, reports of a mechanism)
-# get what the umask gives.
+# A file is written under another name in the same directory, flushed to disk, and renamed. Readers
+# see the old file or the new one, and a full disk, Ctrl-C or ``kill -9`` damages neither.
+#
+# Results are about individual people, so only their owner may read them unless the environment says
+# otherwise. Files that are made to be published (`write_files`: releases, reports of a mechanism)
+# get the permissions of the umask.
 
 SHARE = "ANONBAYES_SHARE_FILES"
-"""Set to 1, files and directories of results get the permissions that the umask gives."""
+"""If set to 1, files and directories of results get the permissions of the umask."""
 _private: ContextVar[bool] = ContextVar("private", default=True)
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -52,11 +52,11 @@ Plot = Callable[[], "Axes | npt.NDArray[np.object_]"]
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that gets its name when the block ends without an error.
+    """Open a file that gets its name if the block ends without an error.
 
-    A file that has the name is replaced and keeps its permissions; a new one is its owner's alone
-    (0600), unless the environment has ``ANONBAYES_SHARE_FILES=1``. A link is followed; a device or
-    pipe is written to directly.
+    An existing file is replaced and keeps its permissions; a new one is private (0600), unless
+    ``ANONBAYES_SHARE_FILES=1`` is set in the environment. Links are followed; devices and pipes are
+    written to directly.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -93,29 +93,29 @@ def _open(name: str, flags: int) -> int:
 
 
 def _make(folder: Path, *, exist_ok: bool = False) -> None:
-    """Make a directory of results, which only its owner may enter."""
+    """Create a directory for results, which only its owner may enter."""
     folder.mkdir(mode=0o700 if _is_private() else 0o777, exist_ok=exist_ok)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file completely or not at all; see `new_file`."""
+    """Write a file atomically; see `new_file`."""
     with new_file(path) as file:
         file.write(content)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file in UTF-8 completely or not at all; bytes that are no text are shown escaped."""
+    """Write a text in UTF-8, atomically; bytes that are not text are escaped."""
     write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame, **settings: Any) -> None:
-    r"""Write a data frame as delimited UTF-8 text completely or not at all; it is not copied."""
+    r"""Write a data frame as delimited UTF-8 text, atomically and without copying it."""
     with new_file(path) as file:
         frame.to_csv(file, mode="wb", lineterminator="\n", **settings)
 
 
 def save_figure(path: str | os.PathLike[str], figure: Any, **settings: Any) -> None:
-    """Write a matplotlib figure as PNG completely or not at all."""
+    """Write a matplotlib figure as PNG, atomically."""
     content = io.BytesIO()
     figure.savefig(content, format="png", **settings)
     write_bytes(path, content.getvalue())
@@ -137,7 +137,7 @@ def write_files(writers: Mapping[Path, Writer], *, private: bool = False) -> Non
             make_folder(file.parent)
             try:
                 write(parts[file])
-            except OSError as error:  # speaks of the part, which nobody has heard of
+            except OSError as error:  # names the temporary file, which users do not know
                 raise explain(error, file) from error
         for file, part in parts.items():
             if file.is_file():
@@ -152,9 +152,9 @@ def write_files(writers: Mapping[Path, Writer], *, private: bool = False) -> Non
 
 
 def remove_leftovers(folder: str | os.PathLike[str], name: str = "*") -> None:
-    """Remove what killed runs have left of unfinished files, or directories, called `name`.
+    """Remove unfinished files or directories, called `name`, left by killed runs.
 
-    Only for a directory that nobody else writes to; see `anonbayes.io.files`.
+    Only for directories to which nothing else writes; see `anonbayes.io.files`.
     """
     for part in Path(folder).glob(f".{name if name == '*' else glob.escape(name)}.*{PART}"):
         if part.is_dir():
@@ -164,12 +164,12 @@ def remove_leftovers(folder: str | os.PathLike[str], name: str = "*") -> None:
 
 
 def is_finished(file: Path) -> bool:
-    """Return whether a file is more than what a killed run has left of one."""
+    """Return whether a file is complete rather than left over from a killed run."""
     return not (file.name.startswith(".") and file.name.endswith(PART))
 
 
 def make_folder(path: str | os.PathLike[str], *, private: bool = False) -> None:
-    """Make a directory, and those that it is in, unless it is there; a private one is 0700."""
+    """Create a directory and its parents unless they exist; a private one has mode 0700."""
     try:
         if private:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +181,7 @@ def make_folder(path: str | os.PathLike[str], *, private: bool = False) -> None:
 
 
 def no_space(error: BaseException) -> bool:
-    """Return whether an error, or what caused it, is that there was no room for a file."""
+    """Return whether an error, or its cause, is a lack of disk space."""
     cause = _cause(error)
     return isinstance(cause, OSError) and cause.errno in NO_ROOM
 
@@ -193,7 +193,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def explain(error: BaseException, path: str | os.PathLike[str]) -> FileError:
-    """Return an error that says why a file could not be written and what a person can do."""
+    """Return an error that says why a file could not be written and what to do."""
     error = _cause(error)
     folder = Path(os.path.realpath(path)).parent
     reason = getattr(error, "strerror", None) or str(error)
@@ -201,14 +201,14 @@ def explain(error: BaseException, path: str | os.PathLike[str]) -> FileError:
     if no_space(error):
         with contextlib.suppress(OSError):
             text += f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB free in {str(folder)!r})"
-        return FileError(f"{text}. Make room or choose another place, and run again.")
+        return FileError(f"{text}. Free some space or choose another place, and run again.")
     if isinstance(error, FileNotFoundError):
-        return FileError(f"{text}. There is no directory {str(folder)!r}; make it first.")
-    return FileError(f"{text}. Choose another place, or mend this one.")
+        return FileError(f"{text}. The directory {str(folder)!r} does not exist; create it first.")
+    return FileError(f"{text}. Choose another place, or fix this one.")
 
 
 def keep_names(folder: Path) -> None:
-    """Force the names in a directory to the disk, where the system can."""
+    """Flush the names in a directory to disk, if the system can."""
     with contextlib.suppress(OSError):  # not on Windows, and not on every network disk
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -218,14 +218,14 @@ def keep_names(folder: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Files of one run that belong together: all of them, or those of the run before.
+# Sets of files from one run: either all of them are there, or all those of the run before.
 #
-# A directory that is new gets its name when everything is in it: one rename. In a directory that is
-# there, next to whatever else it holds, files can only be renamed one after the other. The last one
-# named is then the seal of the set: it is removed first and written last, so that where it is, the
-# others are of the same run. What the others replace is kept beside them until then, with a note of
-# what was there; who finds such a note after a crash puts the earlier run back (`mend`), unless the
-# seal has its name already.
+# A new directory gets its name when everything is in it, by one rename. In an existing directory,
+# with whatever else it contains, files can only be renamed one after another. The last one is then
+# the seal of the set: it is removed first and written last, so that if it exists, the others are
+# from the same run. Replaced files are kept next to them until then, with a note of what was there.
+# After a crash, whoever finds such a note restores the earlier run (`mend`), unless the seal is
+# already in place.
 
 NEW, OLD, NOTE = ".run.", ".old", ".earlier.json"
 
@@ -233,10 +233,11 @@ NEW, OLD, NOTE = ".run.", ".old", ".earlier.json"
 def write_together(
     folder: Path, writers: Mapping[str, Writer], *, replaces: Iterable[str] | None = ()
 ) -> None:
-    """Write the files of one run: who looks sees all of them, or the earlier ones.
+    """Write the files of a run so that readers see either all of them or the earlier ones.
 
-    Each writer is called with the path to write to; the last file is the seal. Files of an earlier
-    run that it `replaces` go (None: all). One run at a time; see `anonbayes.io.files`.
+    Each writer is called with the path to write to; the last file is the seal. The files of an
+    earlier run that it `replaces` are removed (None: all). One run at a time; see
+    `anonbayes.io.files`.
     """
     if not folder.exists():
         with _new_folder(folder) as part:
@@ -253,17 +254,17 @@ def write_together(
         with _explained(folder):
             files.run()
     finally:
-        if not files.note.exists():  # or `mend` wants to know how far it went
+        if not files.note.exists():  # otherwise `mend` needs to know how far it went
             shutil.rmtree(files.new, ignore_errors=True)
 
 
 def needs_mending(folder: Path) -> bool:
-    """Return whether a run was killed while its files got their names."""
+    """Return whether a run was killed while its files were being renamed."""
     return any(folder.glob(f"{NEW}*{PART}/{NOTE}"))
 
 
 def mend(folder: Path) -> None:
-    """End what a killed run has begun, and remove what it has left; only for who has the lock."""
+    """Finish what a killed run began, and remove what it left; requires the lock."""
     target = Path(os.path.realpath(folder))
     remove_leftovers(target.parent, target.name)
     with _explained(folder):
@@ -275,15 +276,15 @@ def mend(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """New files, in a directory inside the one they are meant for, and what they replace."""
+    """New files, in a directory inside their destination, and the files that they replace."""
 
     new: Path
     names: tuple[str, ...]  # the new files, the seal last
-    others: tuple[str, ...] = ()  # what else goes with the earlier run
+    others: tuple[str, ...] = ()  # other files of the earlier run
 
     @classmethod
     def noted(cls, new: Path) -> _Exchange:
-        """Read what a killed run has noted; names that lead elsewhere are none of its files."""
+        """Read the note of a killed run; ignore names that point outside the directory."""
         note = json.loads((new / NOTE).read_text(encoding="utf-8"))
         names, others = (
             tuple(name for name in note.get(part, ()) if name == Path(name).name)
@@ -304,7 +305,7 @@ class _Exchange:
         return self.new / NOTE
 
     def run(self) -> None:
-        """Put the new files, which are complete, into the place of the earlier ones."""
+        """Put the new files, which are complete, in the place of the earlier ones."""
         _make(self.old)
         both = (*self.others, *self.names)
         earlier = [name for name in both if os.path.lexists(self.folder / name)]
@@ -320,9 +321,9 @@ class _Exchange:
             self.end()
 
     def end(self) -> None:
-        """Go back to the earlier files, or forget them if the seal of the new ones has its name.
+        """Restore the earlier files, or remove them if the seal of the new ones is in place.
 
-        May itself be killed, and called again; so the note goes last.
+        May itself be killed and called again, so the note is removed last.
         """
         if (self.new / self.names[-1]).exists():
             earlier = json.loads(self.note.read_text(encoding="utf-8"))["earlier"]
@@ -337,7 +338,7 @@ class _Exchange:
 
 
 def _write(files: Mapping[Path, tuple[Writer, Path]]) -> None:
-    """Write every file to the path beside its writer; errors speak of the name it is meant for."""
+    """Write every file to the path given with its writer; errors show the final name."""
     for file, (write, path) in files.items():
         with _explained(file):
             write(path)
@@ -345,7 +346,7 @@ def _write(files: Mapping[Path, tuple[Writer, Path]]) -> None:
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """Make a directory that gets its name when the block ends without an error."""
+    """Create a directory that gets its name if the block ends without an error."""
     target = Path(os.path.realpath(folder))
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}{PART}")
     make_folder(target.parent)
@@ -363,7 +364,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn an error of the system into one that names the file, the reason, and what to do."""
+    """Turn a system error into one that names the file, the reason, and what to do."""
     try:
         yield
     except OSError as error:
@@ -372,15 +373,16 @@ def _explained(path: Path) -> Iterator[None]:
 
 # -------------------------------------------------------------------------------------------------
 # One run at a time per directory.
+# One run at a time per directory.
 #
-# A run holds a lock of the operating system on a small file beside the directory. The system lets
-# go of it when the process ends, however it ends, so that a lock is never stale; the file only says
-# who has it.
+# A run holds an operating-system lock on a small file next to the directory. The system releases it
+# when the process ends, however it ends, so a lock is never stale; the content of the file only
+# says who holds it.
 
 log = logging.getLogger("anonbayes")
 BUSY = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
 FAR = 1 << 30
-"""Windows locks bytes: one far behind the text, which others must be able to read."""
+"""On Windows bytes are locked: this one is far beyond the text, which others must read."""
 
 
 @contextlib.contextmanager
@@ -392,14 +394,14 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while it is held: who opens it in between notices that it has lost its name.
+        # Removed while it is locked: whoever opens it in between notices that it was renamed away.
         with contextlib.suppress(OSError):
             file.unlink()
         os.close(handle)
 
 
 def _take(file: Path, directory: str) -> int:
-    """Open and lock the file; a handle of a file that lost its name meanwhile is let go."""
+    """Open and lock the file; release a handle whose file has lost its name in the meantime."""
     while True:
         make_folder(file.parent)
         try:
@@ -451,7 +453,7 @@ def _has_name(handle: int, file: Path) -> bool:
 
 def _sign(handle: int) -> None:
     about = {"process": os.getpid(), "computer": socket.gethostname(), "since": _now()}
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without its text
+    with contextlib.suppress(OSError):  # on a full disk, the lock works without its text
         os.ftruncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)
         os.write(handle, json.dumps(about).encode())

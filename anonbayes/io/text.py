@@ -1,4 +1,4 @@
-"""Reading tables from files of any usual kind, with errors that name the file and the place."""
+"""Reading tables from files of all usual kinds, with errors that name file and place."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pandas as pd
 from anonbayes.errors import AnonbayesError, TableError, nearest
 
 AUTO = "auto"
-"""Separator that is looked for in the first line."""
+"""Separator that is detected from the first line."""
 SEPARATORS = (";", ",", "\t", "|")
 UTF_8 = "utf-8"
 SHEET_READERS = {".xlsx": "openpyxl", ".xls": "xlrd", ".ods": "odf"}
 """Packages that read spreadsheets."""
 EXCEL, SPSS, STATA = tuple(SHEET_READERS), (".sav", ".zsav"), (".dta",)
 PARQUET = (".parquet", ".pq")
-# Every cell is text: nothing is guessed or dropped.
+# Every cell is text, so nothing is guessed or dropped.
 _AS_TEXT: dict[str, Any] = {
     "header": None,
     "dtype": str,
@@ -34,13 +34,12 @@ _AS_TEXT: dict[str, Any] = {
 _BROKEN_END = re.compile(rb"\r[ \t]")
 NEWLINE = b"\n"
 ROW = "row"
-"""Name of an index of whole numbers that are no identifiers but numbers of rows: reports show them.
-
-Other labels of a cleartext may be names of people."""
+"""Name of an index of row numbers, which are not identifiers, so reports show them. Other labels of
+a cleartext may be names of people."""
 
 
 def _how(sep: str) -> dict[str, Any]:
-    """How pandas reads a file: its parser in C knows separators of one byte only."""
+    """Options for pandas, whose C parser only supports separators of one byte."""
     return {**_AS_TEXT, "sep": sep, "engine": "c" if sep.isascii() else "python"}
 
 
@@ -52,11 +51,11 @@ def read_csv_text(
     encoding: str = UTF_8,
     decimal: str = ".",
 ) -> pd.DataFrame:
-    """Read a table with every cell as text: nothing is guessed or dropped.
+    """Read a table with every cell as text, so that nothing is guessed or dropped.
 
-    Empty cells stay the empty text and blank lines are skipped; short or long lines, a wrong
+    Empty cells become empty texts and blank lines are skipped; short or long lines, a wrong
     encoding, duplicate column names and files without rows are errors. Excel, SPSS, Stata and
-    parquet files are read where their readers are installed, and have neither separator nor
+    parquet files can be read if their readers are installed; they have neither separator nor
     encoding. Numbers with a `decimal` comma are returned with points.
     """
     if not isinstance(path, str | Path):
@@ -83,9 +82,9 @@ def read_csv_text(
 
 
 def separator(file: Path, sep: str, *, encoding: str = UTF_8) -> str:
-    r"""Return the separator that is meant: ``"tab"`` and ``"auto"`` are spelled out.
+    r"""Return the actual separator for ``"tab"`` and ``"auto"``, and others as they are.
 
-    The one with which the first line has most cells is taken; a line without any has one cell.
+    ``"auto"`` is the one that gives the first line most cells; a line without any is one cell.
     """
     if sep in ("tab", "\\t"):
         return "\t"
@@ -96,16 +95,17 @@ def separator(file: Path, sep: str, *, encoding: str = UTF_8) -> str:
             header = lines.readline()
     if not header.strip():
         return ";"
-    # Signs inside quotation marks separate nothing.
+    # Characters inside quotation marks do not separate.
     cells = {s: len(next(csv.reader([header], delimiter=s), ())) for s in SEPARATORS}
     return max(SEPARATORS, key=cells.__getitem__)
 
 
 def _encoding(file: Path, encoding: str) -> str:
-    """Look at the bytes of a file once; a text that is sound UTF-8 is never anything else.
+    """Check the bytes of a file once; valid UTF-8 is never read as anything else.
 
-    Bytes of which pandas makes something else in silence are refused: at a zero byte it ends the
-    cell; of a lone carriage return before a blank it makes thousands of rows.
+    Bytes that pandas silently misreads are refused: a zero byte would end its cell, and a lone
+    carriage
+    return before a blank would create thousands of rows.
     """
     codec = _codec(encoding)
     if codec.startswith(("utf-16", "utf-32")) or not file.is_file():
@@ -120,8 +120,8 @@ def _encoding(file: Path, encoding: str) -> str:
             if zero >= 0:
                 raise TableError(
                     f"{str(file)!r}, line {lines + block.count(NEWLINE, 0, zero)}: a zero byte, "
-                    "which no text has; the file is damaged or not UTF-8 text. Get a fresh copy, "
-                    "or save it as UTF-8."
+                    "which cannot be part of text; the file is damaged or not UTF-8. Get a fresh "
+                    "copy, or save it as UTF-8."
                 )
             if broken:
                 raise TableError(
@@ -139,8 +139,8 @@ def _encoding(file: Path, encoding: str) -> str:
         return "utf-8-sig"
     if codec == "utf-8-sig":
         raise TableError(
-            f"{str(file)!r} is not UTF-8 text (line {unsound}). If it comes from Windows, say so "
-            "with --encoding cp1252 (encoding='cp1252'), or save it as UTF-8."
+            f"{str(file)!r} is not UTF-8 text (line {unsound}). If it comes from Windows, try "
+            "--encoding cp1252 (encoding='cp1252'), or save it as UTF-8."
         )
     return codec
 
@@ -159,17 +159,17 @@ def _codec(encoding: str) -> str:
 
 
 def is_binary(file: Path) -> bool:
-    """Whether a file is one of Excel, SPSS, Stata or parquet, by the end of its name."""
+    """Whether a file is an Excel, SPSS, Stata or parquet file, by its extension."""
     return file.suffix.lower() in (*EXCEL, *SPSS, *STATA, *PARQUET)
 
 
 def _read_binary(file: Path) -> pd.DataFrame:
-    """Every cell as text; labels of coded values stand for their codes."""
+    """Read every cell as text; coded values are replaced by their labels."""
     kind = file.suffix.lower()
     if not file.exists():
         raise TableError(f"There is no file {str(file)!r}.")
 
-    # Excel's texts stay texts: 01067 is a code, NA may be a value.
+    # Texts in Excel stay texts: 01067 is a code, and NA may be a value.
     def excel(sheet: Path) -> pd.DataFrame:
         return pd.read_excel(sheet, dtype=object, keep_default_na=False, na_values=[""])
 
@@ -186,19 +186,19 @@ def _read_binary(file: Path) -> pd.DataFrame:
         frame = read(file)
     except ImportError:
         raise TableError(
-            f"{what} ({str(file)!r}) is read with {package}: pip install "
+            f"Reading {what[:1].lower()}{what[1:]} ({str(file)!r}) needs {package}: pip install "
             f"{'odfpy' if package == 'odf' else package}. Or save the table as CSV (UTF-8)."
         ) from None
-    except Exception as error:  # each reader has errors of its own
+    except Exception as error:  # each reader raises its own errors
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise TableError(f"{str(file)!r} cannot be read: {reason}.") from None
     return as_text(frame.set_axis([str(name) for name in frame.columns], axis=1))
 
 
 def as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of typed cells as the texts that a delimited file would have.
+    """Convert typed cells to the texts that a delimited file would contain.
 
-    Missing cells are the empty text; whole numbers have no decimals, days no hours.
+    Missing cells become empty texts; whole numbers have no decimals, dates no hours.
     """
     return pd.DataFrame({name: _column_text(frame[name]) for name in frame.columns}).reset_index(
         drop=True
@@ -206,9 +206,9 @@ def as_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def pandas_frame(frame: Any) -> Any:
-    """Return a frame of another library (polars, pyarrow, any that narwhals knows) as pandas.
+    """Convert a frame of another library (polars, pyarrow, any that narwhals knows) to pandas.
 
-    Anything else is returned as it is, for others to refuse.
+    Anything else is returned unchanged, for others to refuse.
     """
     if isinstance(frame, pd.DataFrame | pd.Series) or hasattr(frame, "to_delayed"):  # Dask: counted
         return frame
@@ -240,20 +240,20 @@ _THOUSANDS = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?")
 
 
 def has_decimal_commas(values: Iterable[object]) -> bool:
-    """Whether filled cells, nearly all, are numbers of which some have a decimal comma."""
+    """Whether nearly all filled cells are numbers and some have a decimal comma."""
     texts = [text for value in values if (text := str(value).strip())]
     numbers = [text for text in texts if _COMMA.fullmatch(text)]
     return any("," in text for text in numbers) and len(numbers) >= max(2, 0.9 * len(texts))
 
 
 def may_separate_thousands(values: Iterable[object]) -> bool:
-    """Whether filled cells are numbers in which every comma could separate thousands: 1,000."""
+    """Whether all filled cells are numbers whose commas could separate thousands, as in 1,000."""
     texts = [text for value in values if (text := str(value).strip())]
     return any("," in text for text in texts) and all(map(_THOUSANDS.fullmatch, texts))
 
 
 def _with_points(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """Spell numbers with a decimal point, in the columns whose filled cells are all numbers."""
+    """Write numbers with a decimal point, in columns whose filled cells are all numbers."""
     if decimal != ",":
         raise TableError(f"decimal={decimal!r} must be '.' or ','.")
     out = frame.copy()
@@ -265,9 +265,9 @@ def _with_points(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
 
 
 def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[pd.DataFrame]:
-    """Read a file with a header as `read_csv_text` does, so many rows at a time.
+    """Read a file with a header like `read_csv_text`, but `rows` rows at a time.
 
-    The index numbers the rows from 0 through all parts. The last part may have no rows.
+    The index numbers the rows consecutively from 0. The last part may be empty.
     """
     file = Path(path)
     names: list[str] = []
@@ -293,7 +293,7 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
 
 
 def read_csv_names(path: str | Path, *, sep: str = ";", encoding: str = UTF_8) -> list[str]:
-    """Column names of a file, from its first line."""
+    """Return the column names of a file, from its first line."""
     file = Path(path)
     if is_binary(file):
         return _read_binary(file).columns.tolist()
@@ -337,14 +337,14 @@ def _named(frame: pd.DataFrame, names: list[str], file: Path, *, skip: int) -> p
 
 
 def row_name(index: pd.Index, position: int) -> str:
-    """Name a row in a message; where labels are numbers of rows, say from where they count."""
+    """Describe a row for messages; if labels are row numbers, say from where they count."""
     label = index[position]
     counted = isinstance(index, pd.RangeIndex) or index.name == ROW
-    return f"row {label} (the first is 0)" if counted else f"row {label!r}"
+    return f"row {label} (rows are counted from 0)" if counted else f"row {label!r}"
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise `TableError` when a column name is no text, is empty, or appears twice."""
+    """Raise `TableError` if a column name is not text, is empty, or appears twice."""
     seen: set[str] = set()
     for i, name in enumerate(names, start=1):
         if not isinstance(name, str):
@@ -368,13 +368,13 @@ def _check_lengths(file: Path, sep: str, width: int, encoding: str = UTF_8) -> N
 
 
 # -------------------------------------------------------------------------------------------------
-# Columns that a user names.
+# Columns named by the user.
 
 
 def read_columns(
     file: Path, columns: Mapping[str, str], *, sep: str, encoding: str = UTF_8, decimal: str = "."
 ) -> pd.DataFrame:
-    r"""Read a file and return the columns that options, or keys, name, as texts."""
+    r"""Read a file and return the columns that options or keys name, as texts."""
     frame = read_csv_text(file, sep=sep, encoding=encoding, decimal=decimal)
     for name, column in columns.items():
         column_of(frame, column, file=file, name=name)
@@ -382,7 +382,7 @@ def read_columns(
 
 
 def column_of(frame: pd.DataFrame, column: str, *, file: Path, name: str) -> pd.Series:
-    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
+    """Return a column of a file; raise `TableError` with suggestions if it does not exist."""
     if column not in frame.columns:
         equals = " " if name.startswith("--") else " = "
         raise TableError(
@@ -393,23 +393,23 @@ def column_of(frame: pd.DataFrame, column: str, *, file: Path, name: str) -> pd.
 
 
 def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = None) -> pd.Series:
-    """Return the column; raise `TableError` for empty cells, by the label of the first.
+    """Return the column; raise `TableError` if a cell is empty, with the label of the first one.
 
-    They are counted; each may stand for several `people`.
+    The error also gives the number of empty cells, or of `people` if each stands for several.
     """
     empty = (column == "").to_numpy()
     if empty.any():
         n = int(empty.sum() if people is None else people[empty].sum())
         row = row_name(column.index, int(empty.argmax()))
         raise TableError(
-            f"Column {column.name!r}, {row}: the cell is empty (rows like it: {n}). Fill it. "
+            f"Column {column.name!r}, {row}: the cell is empty ({n} such rows). Fill it. "
             f"{advice}".rstrip()
         )
     return column
 
 
 # -------------------------------------------------------------------------------------------------
-# Lists of values in one text: ``a,b,c``, ``0-99``, or ``@file``.
+# Lists of values in a text: ``a,b,c``, ``0-99``, or ``@file``.
 
 RANGE = re.compile(r"(-?\d+)-(-?\d+)")
 
@@ -433,7 +433,7 @@ def parse_values(
         raise AnonbayesError(f"{option} {text!r} has an empty value.")
     seen: set[str] = set()
     for number, value in enumerate(values, start=1):
-        if value in seen and text.startswith("@"):  # perhaps a file of people, given by mistake
+        if value in seen and text.startswith("@"):  # perhaps a file of people by mistake
             raise AnonbayesError(f"{option} {text!r}: value {number} repeats an earlier one.")
         if value in seen:
             raise AnonbayesError(f"{option} {text!r} has {value!r} twice.")

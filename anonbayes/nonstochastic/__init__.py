@@ -1,4 +1,4 @@
-"""Non-stochastic information: what a deterministic release gives away, without probabilities."""
+"""Non-stochastic information: what a deterministic release reveals, without probabilities."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
 """Boxes of possible secrets, queries, regions with the same answer, and cuts that hide most.
 
-Bins of the answer are given by their edges; region ``i`` holds the secrets whose answer lies in bin
-``i``. Slabs of linear queries are exact in any dimension. Other queries are treated in one or two
-coordinates, by contours of the query on a grid.
+The bins of the answer are given by their edges; region ``i`` contains the secrets whose answer lies
+in bin ``i``. Slabs of linear queries are exact in any dimension. Other queries are supported in one
+or two dimensions, by contours of the query on a grid.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Box:
 
     @property
     def volume(self) -> float:
-        """Lebesgue measure; infinite when it exceeds the largest float."""
+        """Lebesgue measure; infinite if it exceeds the largest float."""
         with np.errstate(over="ignore"):
             return float(np.prod(self.widths))
 
@@ -137,7 +137,7 @@ class LinearQuery:
 
     @classmethod
     def mean(cls, dimension: int) -> LinearQuery:
-        """Mean of `dimension` numbers."""
+        """Return the mean of `dimension` numbers as a query."""
         return cls([1 / dimension] * dimension)
 
     def __call__(self, x: npt.ArrayLike) -> Floats:
@@ -152,7 +152,7 @@ class LinearQuery:
 
 
 def as_query(query: Query | npt.ArrayLike, box: Box) -> Query:
-    """Check that `query` answers about points of `box`; a list of weights is a linear query."""
+    """Check that `query` can be evaluated on `box`; a list of weights becomes a linear query."""
     if not callable(query):
         query = LinearQuery(query)
     if isinstance(query, LinearQuery):
@@ -163,8 +163,8 @@ def as_query(query: Query | npt.ArrayLike, box: Box) -> Query:
         return query
     if box.dimension > 2:
         raise ChannelError(
-            f"A query that is not linear is treated in one or two coordinates; the box has "
-            f"{box.dimension}. Give a LinearQuery, or a list of weights."
+            f"A query that is not linear can have one or two coordinates, but the box has "
+            f"{box.dimension}. Use a LinearQuery, or a list of weights."
         )
     probe = box.at(np.linspace(0.25, 0.75, 6)[:, None] * np.ones(box.dimension)).reshape(3, 2, -1)
     answers = np.asarray(query(probe))
@@ -216,12 +216,12 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
 def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
     """Centre and radius of the smallest ball that contains all points.
 
-    This is the best that an adversary can do who knows that the secret is one of the points: name
-    the centre, and be wrong by at most the radius.
+    It gives the best guess of an adversary who knows that the secret is one of the points: name the
+    centre, and be wrong by at most the radius.
 
-    Grows the ball of a few support points by the farthest point outside until none is left; each
-    step solves the small problem exactly (Welzl's recursion), so the radius rises strictly and the
-    search ends at the optimum.
+    The ball of a few support points is enlarged by the farthest point outside until there is none.
+    Each step solves the small problem exactly (Welzl's recursion), so the radius increases strictly
+    and the search ends at the optimum.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
     x = np.atleast_1d(read_numbers("points", points, error=ChannelError))
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2 or x.size == 0 or not np.isfinite(x).all():
-        raise ChannelError(f"Give finite points of shape (m, n), at least one; got {x.shape}.")
+        raise ChannelError(f"Give at least one finite point, in an array (m, n), not {x.shape}.")
     origin, scale = x.mean(axis=0), float(np.abs(x - x.mean(axis=0)).max())
     if scale == 0:
         return x[0].copy(), 0.0
@@ -273,12 +273,13 @@ def _circumball(p: Floats) -> tuple[Floats, float]:
 
 # -------------------------------------------------------------------------------------------------
 # Slabs of a box, ``edge_i <= weights @ x < edge_(i+1)``: exact volumes and exact corners.
+# Slabs of a box, ``edge_i <= weights @ x < edge_(i+1)``: exact volumes and exact corners.
 #
 # Floats are rational numbers, so the inclusion-exclusion formula for the volume below a hyperplane
-# is evaluated in integers: no cancellation, whatever the dimension or however thin the slab.
+# is evaluated in integers, without cancellation in any dimension and for arbitrarily thin slabs.
 
 MAX_CORNER_DIMENSION = 10
-"""Beyond it the corners of a slab are too many to list."""
+"""Largest dimension in which the corners of a slab are listed."""
 MAX_TERMS = 2**16
 """Longest sum over corners that is evaluated for each edge."""
 
@@ -293,10 +294,10 @@ def log_slab_measures(query: LinearQuery, box: Box, edges: Floats) -> Floats:
     start, sizes = _standard_form(query, box)
     if math.prod(count + 1 for count in Counter(sizes).values()) > MAX_TERMS:
         raise ChannelError(
-            f"{len(set(sizes))} coordinates with different weights: the exact volume sums over "
-            "more corners than can be listed. Give equal weights, or at most 16 coordinates."
+            f"{len(set(sizes))} coordinates have different weights: the exact volume is a sum over "
+            "too many corners. Use equal weights, or at most 16 coordinates."
         )
-    if not sizes:  # a constant query: everything lies in the slab that holds the constant
+    if not sizes:  # a constant query: everything is in the slab of the constant
         where = int(np.searchsorted(edges[1:-1], float(start), side="right"))
         shares = [Fraction(int(i == where)) for i in range(len(edges) - 1)]
     else:
@@ -334,9 +335,9 @@ def slab_corners(query: LinearQuery, box: Box, lower: float, upper: float) -> Fl
 def corner_radius(query: LinearQuery, box: Box, depth: float) -> tuple[float, Floats] | None:
     """Radius and centre (relative to the corner) of the ball around a corner simplex of a box.
 
-    The slab of the answers within `depth` of an extreme one is the simplex with vertices at the
-    corner and at distance ``depth/|weight_i|`` along each edge, as long as these fit the box and no
-    weight is zero; None otherwise. For equal weights the ball is known in any dimension.
+    The slab of answers within `depth` of an extreme one is the simplex with vertices at the corner
+    and at distance ``depth/|weight_i|`` along each edge, if these fit into the box and no weight is
+    zero; otherwise None. For equal weights the ball is known in any dimension.
     """
     weights = np.abs(query.weights)
     if np.any(weights == 0) or np.ptp(weights) > 1e-12 * weights.max():
@@ -392,7 +393,7 @@ STEPS = {1: 16384, 2: 1024}
 
 
 class Outline(NamedTuple):
-    """A region as the grid shows it."""
+    """A region as represented on the grid."""
 
     volume: float
     points: Floats
@@ -400,7 +401,7 @@ class Outline(NamedTuple):
 
 
 def values_on_grid(query: Query, box: Box, steps: int) -> tuple[list[Floats], Floats]:
-    """Answers on an even grid, the second axis first; a single coordinate gets a second one."""
+    """Answers on an even grid, second axis first; a single coordinate gets a second one."""
     axes = [np.linspace(a, b, steps + 1) for a, b in zip(box.lower, box.upper, strict=True)]
     points = np.stack(np.meshgrid(*axes), axis=-1)
     values = np.asarray(query(points), dtype=float)
@@ -410,9 +411,9 @@ def values_on_grid(query: Query, box: Box, steps: int) -> tuple[list[Floats], Fl
 
 
 def outlines(query: Query, inner: Floats, box: Box, *, steps: int | None = None) -> list[Outline]:
-    """Outline of each region between the `inner` edges; empty where no point of the grid is.
+    """Outline of each region between the `inner` edges; empty if it contains no grid point.
 
-    An answer on an edge belongs to the upper bin, so that contours are those of the negative query.
+    An answer on an edge belongs to the upper bin, so contours are computed for the negative query.
     """
     axes, values = values_on_grid(query, box, steps or STEPS[box.dimension])
     lines: Any = contour_generator(axes[0], axes[1], -values, fill_type=FillType.OuterOffset)
@@ -437,7 +438,7 @@ def outlines(query: Query, inner: Floats, box: Box, *, steps: int | None = None)
 
 
 def region_volumes(query: Query, inner: Floats, box: Box) -> tuple[Floats, Floats]:
-    """Volume of each region and its error, which falls with the square of the grid's step."""
+    """Volume of each region and its error, which decreases with the square of the grid's step."""
     steps = STEPS[box.dimension]
     coarse, fine = (
         np.array([outline.volume for outline in outlines(query, inner, box, steps=n)])
@@ -466,8 +467,8 @@ def largest_smallest_edges(
 ) -> Floats:
     """Edges of bins no wider than ``2/gamma`` whose smallest share is as large as possible.
 
-    `share_below` gives the share of the secrets whose answer is below each value. Of `resolution`
-    places for an edge, later passes zoom in on the best ones.
+    `share_below` returns the share of secrets whose answer is below each value. There are
+    `resolution` candidate positions for an edge; later passes refine the best ones.
     """
     check_gamma(gamma)
     width = 2 / gamma

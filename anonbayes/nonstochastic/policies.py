@@ -1,4 +1,4 @@
-"""Policies: deterministic answers to queries, the best of them, and their pictures."""
+"""Policies: deterministic answers to queries, optimal ones, and their plots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ANSWERS = {"exact": 100_000, "contours": 1_000}
-"""Answers of a policy whose regions are computed, by the way their volumes are found."""
+"""Largest number of answers of a policy, by the method that computes their volumes."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Region:
     log_measure : float
         Logarithm of the volume.
     error : float
-        Error of the volume as two grids tell it; zero if exact.
+        Estimated error of the volume, from two grids; zero if exact.
     """
 
     level: float
@@ -78,17 +78,18 @@ class Region:
 
 @dataclass(frozen=True)
 class Ball:
-    """Smallest ball around the secrets that give one answer.
+    """Smallest ball around the secrets with the same answer.
 
     Attributes
     ----------
     centre : tuple of float
         The estimate with the smallest worst-case error.
     radius : float
-        That error; NaN where it was not computed.
+        That error; NaN if it was not computed.
     consistent : bool
         Whether the centre could itself be the secret. If not (the region is hollow or in several
-        parts), an adversary bound to consistent estimates (Quantize Assumption II.1) errs by more.
+        parts), an adversary restricted to consistent estimates (Quantize Assumption II.1) has a
+        larger error.
     """
 
     centre: tuple[float, ...]
@@ -98,25 +99,25 @@ class Ball:
 
 @dataclass(frozen=True, eq=False)
 class Policy(Uncertain):
-    """Quantized query on a box: its answers, their regions, and what they give away.
+    """Quantized query on a box: its answers, their regions, and what they reveal.
 
-    Made by `optimal_policy` or `quantized_query`. The measures of `anonbayes.nonstochastic` take a
-    policy in place of a relation.
+    Made by `optimal_policy` or `quantized_query`. The measures in `anonbayes.nonstochastic` accept
+    a policy instead of a relation.
 
     Attributes
     ----------
     query : callable
         The scalar query ``f``.
     box : Box
-        Where the secret can be.
+        The set of possible secrets.
     edges : array
         Borders of the bins of the answer.
     regions : tuple of Region
-        In the order of the answers. Bins that no secret reaches have no region.
+        In the order of the answers. Bins without secrets have no region.
     metric : str
-        What the edges are optimal for: "maximin", "leakage", or "given".
+        The criterion for which the edges are optimal: "maximin", "leakage", or "given".
     method : str
-        How the volumes were found: "exact", or by "contours" on a grid.
+        How the volumes were computed: "exact", or by "contours" on a grid.
     """
 
     query: Query
@@ -148,12 +149,12 @@ class Policy(Uncertain):
 
     @property
     def n_components(self) -> int:
-        """Number of taxicab components: for a function of the secret, of different answers."""
+        """Number of taxicab components: for a function of the secret, the number of answers."""
         return len(self.regions)
 
     @property
     def smallest_region(self) -> Region:
-        """The region that gives most away."""
+        """The region that reveals most."""
         return min(self.regions, key=lambda region: region.log_measure)
 
     @property
@@ -181,8 +182,9 @@ class Policy(Uncertain):
     def adversary_error(self) -> float:
         """Smallest worst-case error over the answers, ``d_min`` of Quantize (7).
 
-        The radius of the smallest ball around a region, least over all regions whose ball is
-        known; exactly ``d_min`` when the centre of that ball is itself consistent with the answer.
+        This is the least radius of the smallest balls around regions, over all regions whose ball
+        is known; it equals ``d_min`` if the centre of that ball is itself consistent with the
+        answer.
         """
         known = [ball.radius for ball in self.balls if not math.isnan(ball.radius)]
         return min(known, default=math.nan)
@@ -198,8 +200,8 @@ class Policy(Uncertain):
     def balls(self) -> tuple[Ball, ...]:
         """Smallest enclosing ball of each region.
 
-        Exact for linear queries (above ten coordinates only for the two extreme answers of equal
-        weights, NaN elsewhere), otherwise to about a millionth of the box.
+        Exact for linear queries (above ten coordinates only for the two extreme answers and equal
+        weights, NaN otherwise); for others accurate to about a millionth of the box.
         """
         if isinstance(self.query, LinearQuery):
             around = [self._linear_ball(self.query, region) for region in self.regions]
@@ -233,9 +235,9 @@ class Policy(Uncertain):
         return region.lower - slack <= value <= region.upper + slack
 
     def answer(self, data: npt.ArrayLike) -> Any:
-        """Answer the query about `data`, a secret in the box (or several, along the last axis).
+        """Answer the query for `data`, a secret in the box (or several, along the last axis).
 
-        The same secret always gets the same answer: asking twice tells nothing new.
+        The same secret always gets the same answer, so asking twice reveals nothing new.
         """
         x = read_numbers("data", data)
         if x.ndim == 0 or x.shape[-1] != self.dimension:
@@ -248,8 +250,8 @@ class Policy(Uncertain):
             i = int(np.argmax((bad < self.box.lower) | (bad > self.box.upper) | np.isnan(bad)))
             raise ChannelError(
                 f"Coordinate {i} of the secret is {bad[i]:g}, outside "
-                f"[{self.box.lower[i]:g}, {self.box.upper[i]:g}]; the guarantee holds inside the "
-                "box only. Give the box the full range of possible secrets."
+                f"[{self.box.lower[i]:g}, {self.box.upper[i]:g}]; the guarantee only holds inside "
+                "the box. Make the box the full range of possible secrets."
             )
         borders = np.array([region.lower for region in self.regions[1:]])
         code = np.searchsorted(borders, self.query(x), side="right")
@@ -298,24 +300,24 @@ def _exp(logs: npt.ArrayLike) -> Floats:
 def optimal_policy(
     query: Query | npt.ArrayLike, box: Box, gamma: float, *, metric: str = "maximin"
 ) -> Policy:
-    """Most private deterministic answers with errors of at most ``1/gamma`` (Quantize Thm. IV.3).
+    """Find the most private answers with errors of at most ``1/gamma`` (Quantize Thm. IV.3).
 
     Parameters
     ----------
     query : callable, LinearQuery or list of weights
         Scalar query. A callable gets points along the last axis, shape ``(..., n)``, and returns
-        shape ``(...)``, for one or two coordinates. Linear queries are treated exactly, for any
-        number of them.
+        shape ``(...)``; it may have one or two coordinates. Linear queries are exact, with any
+        number of coordinates.
     box : Box
-        Where the secret can be.
+        The set of possible secrets.
     gamma : float
-        Wanted quality: one over the largest error of an answer.
+        Required quality: one over the largest error of an answer.
     metric : {"maximin", "leakage"}
         "maximin" minimises the number of different answers (17): the uniform quantizer with
-        ``ceil(gamma (hi-lo)/2)`` bins. "leakage" maximises the smallest region (16) among the
-        policies that depend on the secret through the query (no loss unless a single answer has a
-        region of its own size); it never leaks more than the uniform quantizer, and usually less
-        when ``gamma (hi-lo)/2`` is not a whole number.
+        ``ceil(gamma (hi-lo)/2)`` bins. "leakage" maximises the smallest region (16) among policies
+        that depend on the secret only through the query (which loses nothing unless a single answer
+        has a region of positive size); it never leaks more than the uniform quantizer, and usually
+        less if ``gamma (hi-lo)/2`` is not an integer.
 
     Examples
     --------
@@ -329,7 +331,7 @@ def optimal_policy(
     >>> policy.summary()[["level", "measure", "radius"]].round(4).iloc[0].tolist()
     [-1.5, 2.0, 1.4142]
 
-    A finer demand, and the edges that leak least:
+    A higher quality, and the edges that leak least:
 
     >>> uniform = ns.optimal_policy([0.5, 0.5], ns.Box.cube(-2, 2, 2), gamma=1.9)
     >>> best = ns.optimal_policy([0.5, 0.5], ns.Box.cube(-2, 2, 2), gamma=1.9, metric="leakage")
@@ -351,7 +353,7 @@ def optimal_policy(
 def quantized_query(
     query: Query | npt.ArrayLike, box: Box, edges: npt.ArrayLike, *, metric: str = "given"
 ) -> Policy:
-    """Policy that answers with the middle of the bin between the given `edges`.
+    """Policy that answers with the midpoint of the bin between the given `edges`.
 
     The first and the last edge are the ends of the range of the query.
 
@@ -380,8 +382,8 @@ def _check_answers(number: int, query: Query) -> None:
     most = MOST_ANSWERS["exact" if isinstance(query, LinearQuery) else "contours"]
     if number > most:
         raise ChannelError(
-            f"{number:,} different answers: regions are computed for at most {most:,}. Ask for "
-            "less quality (a smaller gamma)."
+            f"There are {number:,} different answers, but regions can be computed for at most "
+            f"{most:,}. Use a smaller gamma (less quality)."
         )
 
 
@@ -394,8 +396,8 @@ def _log_volumes(query: Query, box: Box, edges: Floats) -> tuple[Floats, Floats,
 
 
 def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[Floats], Floats]:
-    """Share of the box below each answer, interpolated without overshoot between 257 values."""
-    from scipy.interpolate import PchipInterpolator  # which takes long to load
+    """Share of the box below each answer, interpolated monotonically between 257 values."""
+    from scipy.interpolate import PchipInterpolator  # slow to import
 
     knots = np.linspace(low, high, 257)
     if isinstance(query, LinearQuery):
@@ -416,9 +418,9 @@ def quality(
     Parameters
     ----------
     release : Policy, UniformQuantizer or array_like
-        Something that knows its own quality, or the released answers, one row per possible ``x``.
+        A policy or quantizer, or the released answers, one row per possible ``x``.
     true : array_like, optional
-        The true answers in the same order; needed with an array of answers.
+        The true answers in the same order; required for an array of answers.
 
     Examples
     --------
@@ -441,22 +443,22 @@ def quality(
 
 
 # -------------------------------------------------------------------------------------------------
-# What quality costs, and pictures of it.
+# The cost of quality, and its plots.
 
 
 def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 401) -> Axes:
-    """Draw which secrets of a plane give which answer (Quantize Figures 1 and 2).
+    """Plot which secrets in a plane get which answer (Quantize Figures 1 and 2).
 
-    Shades order the answers; the numbers on the scale are the answers themselves, and the region
-    that gives most away (or several of the same size) is hatched.
+    Shades order the answers, which are the numbers on the scale; the region that reveals most (or
+    several of the same size) is hatched.
     """
     from matplotlib import rc_context
     from matplotlib.colors import BoundaryNorm
 
     if policy.dimension != 2:
         raise ChannelError(
-            f"The regions of a secret with {policy.dimension} coordinates cannot be drawn; this "
-            "picture is for two."
+            f"The regions of a secret with {policy.dimension} coordinates cannot be plotted; "
+            "plot_regions needs two."
         )
     ax = make_axes(ax, 6.2, 4.6)
     axes = [
@@ -465,7 +467,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
     ]
     values = policy.query(np.stack(np.meshgrid(*axes), axis=-1))
     # Contours of the query itself, not of the answers, keep the borders smooth; the ends of the
-    # range get some room, so that the extreme answers are not left blank.
+    # range are extended a little, so that the extreme answers are not left blank.
     borders = np.array([*(r.lower for r in policy.regions), policy.regions[-1].upper])
     room = 1e-6 * max(float(np.ptp(borders)), float(np.abs(borders).max()), 1e-6)
     inner = borders[1:-1]
@@ -502,7 +504,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
 def tradeoff(
     query: Query | npt.ArrayLike, box: Box, gammas: npt.ArrayLike, *, metric: str = "maximin"
 ) -> pd.DataFrame:
-    """Tabulate what an adversary gains as the quality of the answers rises (Quantize Figure 3).
+    """Tabulate what an adversary gains as the quality of the answers increases (Quantize Figure 3).
 
     Parameters
     ----------
@@ -543,7 +545,7 @@ def tradeoff(
 
 
 def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-    """Draw the curves of `tradeoff`: leaked information above, the adversary's error below."""
+    """Plot the result of `tradeoff`: leaked information above, the adversary's error below."""
     if axes is None:
         axes = np.array([tidy(ax) for ax in make_figure(6, 5.6).subplots(2, 1, sharex=True)])
     above, below = axes
@@ -553,10 +555,10 @@ def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> 
         (below, "adversary_error", SERIES[0], "adversary's error"),
         (below, "adversary_error_bound", "0.4", "lower bound from the volume"),
     ):
-        # The number of bins is a ceiling: a value holds from the quality before up to its own.
+        # The number of bins is a ceiling: a value holds from the previous quality up to its own.
         style = "-" if colour == SERIES[0] else "--"
         ax.step(frame.index, frame[column], style, where="pre", color=colour, label=label)
-    above.set(ylabel="Leaked information (nats)", title="What quality costs")
+    above.set(ylabel="Leaked information (nats)", title="The cost of quality")
     below.set(xlabel=r"Quality $\gamma$ of the answers", ylabel="Worst-case error", ylim=(0, None))
     for ax in (above, below):
         ax.legend(frameon=False, fontsize="small")

@@ -1,9 +1,9 @@
-"""Relations of a secret with its release, and what their sizes say: information without chances.
+"""Relations between a secret and its release, and measures of information without probabilities.
 
-Every measure reads three facts of a pair of uncertain variables, a secret ``X`` and a release
-``Y``: how large the range of ``X`` is, how large it remains after each release, and how many
-taxicab-connected components the possible pairs have. Finite relations (`Relation`) and quantized
-queries (`Policy`) both know these facts, so the same functions serve both.
+Every measure uses three facts about a pair of uncertain variables, a secret ``X`` and a release
+``Y``: the size of the range of ``X``, its size after each release, and the number of
+taxicab-connected components of the possible pairs. Finite relations (`Relation`) and quantized
+queries (`Policy`) both provide them, so the same functions apply to both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Uncertain(ABC):
     """Pair of uncertain variables ``(X, Y)``: a secret and its release."""
 
     dimension: int | None = None
-    """Number of coordinates of the secret, where sizes are volumes."""
+    """Number of coordinates of the secret, if sizes are volumes."""
 
     @property
     @abstractmethod
@@ -66,14 +66,14 @@ class Relation(Uncertain):
     matrix : array_like or sparse matrix, shape (n_x, n_y)
         Nonzero where ``x`` and ``y`` can occur together.
     measure : array_like of float, optional
-        Size of each ``x``: 1 by default (counting measure); for the cells of a continuous secret,
+        Size of each ``x``: by default 1 (counting measure); for the cells of a continuous secret,
         their volumes.
     dimension : int, optional
         Number of coordinates of such a continuous secret.
 
     Examples
     --------
-    A survey that reports ages 0-3 in two brackets, and shows age 3 as it is:
+    A survey that reports ages 0 and 1 as a bracket, and ages 2 and 3 as they are:
 
     >>> import anonbayes as ab
     >>> r = ab.nonstochastic.Relation.from_function(["0-1", "0-1", "2", "3"])
@@ -104,7 +104,7 @@ class Relation(Uncertain):
         pairs = (given != 0).astype(np.int8).tocsr()
         pairs.eliminate_zeros()
         if pairs.nnz == 0:
-            raise ChannelError("The relation has no possible pair; mark at least one.")
+            raise ChannelError("The relation has no possible pairs; mark at least one.")
         sizes = (
             np.ones(pairs.shape[0])
             if measure is None
@@ -133,7 +133,7 @@ class Relation(Uncertain):
         measure: npt.ArrayLike | None = None,
         dimension: int | None = None,
     ) -> Relation:
-        """Relation of the listed pairs of codes; repeated pairs count once.
+        """Build a relation from pairs of codes; repeated pairs count once.
 
         Examples
         --------
@@ -159,7 +159,7 @@ class Relation(Uncertain):
         measure: npt.ArrayLike | None = None,
         dimension: int | None = None,
     ) -> Relation:
-        """Relation of a deterministic release: ``answers[x]`` is what secret ``x`` publishes."""
+        """Build the relation of a deterministic release: secret ``x`` publishes ``answers[x]``."""
         items = list_of("answers", answers)
         try:
             codes = {answer: code for code, answer in enumerate(dict.fromkeys(items))}
@@ -192,8 +192,8 @@ class Relation(Uncertain):
     def n_components(self) -> int:  # type: ignore[override]
         """Number of taxicab components of the possible pairs.
 
-        Two pairs that share a secret or a release are one taxicab step apart, so components of
-        pairs are those of the bipartite graph whose edges the pairs are.
+        Two pairs that share a secret or a release are one taxicab step apart, so these are the
+        components of the bipartite graph whose edges are the pairs.
         """
         graph = sparse.bmat([[None, self.matrix], [self.matrix.T, None]], format="csr")
         labels = connected_components(graph, directed=False)[1]
@@ -260,7 +260,7 @@ def conditional_entropy(pair: Pair) -> float:
 def relative_disarray(pair: Pair) -> float:
     """Relative disarray ``d0(X|Y)``: the smallest range that a release leaves (Quantize (5)).
 
-    It is minus infinity when some release pins ``X`` down to a set of measure zero.
+    Minus infinity if some release reduces ``X`` to a set of measure zero.
 
     Examples
     --------
@@ -273,8 +273,8 @@ def relative_disarray(pair: Pair) -> float:
 def information(pair: Pair) -> float:
     """Non-stochastic information ``I0(X;Y) = h0(X) - h0(X|Y)`` (Quantize (3)).
 
-    What the *least* telling release says. A mechanism can publish half of the secrets as they are
-    and keep it small; use `leakage` to judge privacy.
+    What the *least* informative release reveals. A mechanism can publish half of the secrets in
+    clear and still have a small value; use `leakage` to judge privacy.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def information(pair: Pair) -> float:
 def leakage(pair: Pair) -> float:
     """Non-stochastic information leakage ``L0(X;Y) = h0(X) - d0(X|Y)`` (Quantize (6)).
 
-    What the *most* telling release says; infinite when some release reveals ``X``.
+    What the *most* informative release reveals; infinite if some release reveals ``X``.
 
     Examples
     --------
@@ -318,8 +318,8 @@ def maximin_information(pair: Pair) -> float:
 def transmission(relation: Relation | npt.ArrayLike) -> float:
     """Information transmission ``T0 = h0(X) + h0(Y) - h0(X,Y)`` (Quantize (8)).
 
-    Counting measure on both sides of a finite relation. It is zero exactly when ``X`` and ``Y``
-    are unrelated.
+    Uses counting measure on both sides of a finite relation. It is zero if and only if ``X`` and
+    ``Y`` are unrelated.
 
     Examples
     --------
@@ -346,7 +346,7 @@ def privacy(pair: Pair, *, measure: str = "leakage") -> float:
     Returns
     -------
     float
-        Infinite when nothing leaks, zero when everything may.
+        Infinite if nothing leaks, zero if everything may leak.
 
     Examples
     --------
@@ -363,19 +363,19 @@ def adversary_error_bound(
 ) -> float:
     """Lower bound on the worst-case error of any estimate of ``X`` (Quantize Thms. II.1, II.2).
 
-    The radius of a ball whose volume is that of the range that a release leaves:
-    ``Gamma(n/2+1)^(1/n) / sqrt(pi) * exp(d0/n)`` for the release that leaves least.
+    It is the radius of a ball whose volume is that of the range left by a release,
+    ``Gamma(n/2+1)^(1/n) / sqrt(pi) * exp(d0/n)`` for the release that leaves the smallest range.
 
     Parameters
     ----------
     pair : Policy, Relation, UniformQuantizer or float
         The secret and its release (with respect to Lebesgue measure), or the logarithm of the size
-        of one range, such as the relative disarray ``d0``.
+        of a range, such as the relative disarray ``d0``.
     dimension : int, optional
-        Dimension ``n`` of the secret; a policy and a quantizer know it.
+        Dimension ``n`` of the secret; not needed for policies and quantizers.
     release : {"smallest", "largest"}
-        Bound ``d_min``, the error after the most telling release (``d0``, Thm. II.2), or
-        ``d_max``, the error after the least telling one (``h0(X|Y)``, Thm. II.1).
+        Whether to bound ``d_min``, the error after the most informative release (``d0``, Thm.
+        II.2), or ``d_max``, the error after the least informative one (``h0(X|Y)``, Thm. II.1).
 
     Examples
     --------
@@ -398,16 +398,16 @@ def adversary_error_bound(
 
 
 # -------------------------------------------------------------------------------------------------
-# Released tables: what membership in a group says about a secret.
+# Released tables: what group membership reveals about a secret.
 #
 # For a person known to be in group ``i``, the conditional range of the sensitive value is the set
-# of values that the group publishes. A group with one value reveals it, however large the group:
-# the homogeneity attack, and the reason why k-anonymity alone is not private (Quantize Sec. V).
+# of values that the group publishes. A group with a single value reveals it, however large the
+# group is: the homogeneity attack, which is why k-anonymity alone is not private (Quantize Sec. V).
 
 
 @dataclass(frozen=True, eq=False)
 class GroupLeakage:
-    """What a released table says about the sensitive values of the people in it.
+    """What a released table reveals for certain about the sensitive values of its people.
 
     Attributes
     ----------
@@ -426,7 +426,7 @@ class GroupLeakage:
 
     @property
     def leakage(self) -> float:
-        """Largest leakage of a group, ``L0`` against the whole domain, in nats."""
+        """Largest leakage of a group, ``L0`` relative to the whole domain, in nats."""
         return float(self.groups["leakage"].max())
 
     @property
@@ -441,7 +441,7 @@ class GroupLeakage:
 
     @property
     def homogeneous(self) -> pd.DataFrame:
-        """Groups with a single sensitive value: everyone in them is exposed."""
+        """Groups with a single sensitive value, in which everyone is exposed."""
         return self.groups[self.groups["homogeneous"]]
 
     @property
@@ -451,7 +451,7 @@ class GroupLeakage:
 
     @property
     def k(self) -> int:
-        """Size of the smallest group: the table is k-anonymous."""
+        """Size of the smallest group."""
         return int(self.groups["size"].min())
 
     @property
@@ -461,7 +461,7 @@ class GroupLeakage:
 
     @property
     def text(self) -> str:
-        """The finding in one sentence."""
+        """The findings in a sentence."""
         attacked = self.homogeneous
         if attacked.empty:
             smallest = int(self.groups["n_values"].min())
@@ -476,7 +476,7 @@ class GroupLeakage:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding in plain types, the groups as a list of records."""
+        """Return the findings as plain types, with the groups as a list of records."""
         groups = self.groups.reset_index().astype(object).to_dict(orient="records")
         names = ["text", "is_private", "k", "exposed", "leakage", "relative_disarray"]
         plain = {name: getattr(self, name) for name in [*names, "maximin_information"]}
@@ -488,17 +488,17 @@ class GroupLeakage:
 
 
 def table_leakage(table: ReleasedTable, *, measure: npt.ArrayLike | None = None) -> GroupLeakage:
-    """Conditional range of the sensitive value in each group, and the homogeneity attack.
+    """Compute what each group of a table reveals for certain, and the homogeneity attack.
 
-    Suppressed rows tell nothing about the group of their owner and are left out.
+    Suppressed rows reveal nothing about the group of their owner and are left out.
 
     Parameters
     ----------
     table : ReleasedTable
-        Its groups, sensitive values and sensitive domain are read.
+        A released table with sensitive values in clear.
     measure : array_like of float, optional
-        Size of each value of the sensitive domain: 1 by default; the width of each bin for a
-        binned number; 0 for a number published as it is.
+        Size of each value of the sensitive domain: by default 1; for binned numbers, the width of
+        each bin; 0 for a number published as it is.
 
     Examples
     --------
@@ -514,7 +514,7 @@ of 3 rows (leakage 1.099 nats).
     domain = table.domains[table.sensitive]
     published = table.group_codes >= 0
     if not published.any():
-        raise TableError("Every row is suppressed; there is no group to look at.")
+        raise TableError("Every row is suppressed, so there is no group.")
     groups, secrets = table.group_codes[published], table.secret_codes[published]
     relation = Relation.from_pairs(
         secrets, groups, shape=(len(domain), int(groups.max()) + 1), measure=measure

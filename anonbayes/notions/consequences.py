@@ -21,13 +21,13 @@ def compose(*notions: Notion) -> Notion:
     Parameters
     ----------
     *notions : Notion
-        The guarantees of the single releases, all of one kind (LDP, ULDP or OSLDP with one
+        The guarantees of the single releases, all of one kind (LDP, ULDP or OSLDP with the same
         sensitive set, OneID, MinID); later channels may depend on earlier reports.
 
     Returns
     -------
     Notion
-        With the summed budgets. For ULDP, a pair of reports is protected when both are.
+        The guarantee with the summed budgets. For ULDP, a pair of reports is protected if both are.
 
     Examples
     --------
@@ -40,8 +40,8 @@ def compose(*notions: Notion) -> Notion:
     for notion in rest:
         if not isinstance(total, Notion) or type(total) is not type(notion):
             raise AnonbayesError(
-                f"{total} and {notion} do not compose into one notion; use `integrate` for ULDP "
-                "with LDP."
+                f"{total} and {notion} cannot be composed into one notion; use `integrate` for "
+                "ULDP with LDP."
             )
         total = total + notion
     return total
@@ -53,7 +53,7 @@ def integrate(first: ULDP, second: LDP) -> LDP:
     Returns
     -------
     LDP
-        It holds for all pairs ``(y_A, y_B)`` with ``y_A`` protected, hence for whoever holds a
+        It holds for all pairs ``(y_A, y_B)`` with ``y_A`` protected, and so for everybody who has a
         sensitive value, whose reports to the first collector are always protected.
 
     Examples
@@ -62,7 +62,7 @@ def integrate(first: ULDP, second: LDP) -> LDP:
     LDP(epsilon=1.5)
     """
     if not isinstance(first, ULDP) or not isinstance(second, LDP):
-        raise AnonbayesError(f"Data integration combines ULDP with LDP, got {first} and {second}.")
+        raise AnonbayesError(f"integrate combines ULDP with LDP, not {first} with {second}.")
     return LDP(first.epsilon + second.epsilon)
 
 
@@ -83,9 +83,9 @@ def post_process(
     Returns
     -------
     ULDP or OSLDP
-        The same ULDP when the map preserves data types: no protected result from an invertible
-        report, and each invertible result from exactly one report, an invertible one. Else the
-        one-sided guarantee, which ULDP implies (Prop. 13) and which every map preserves.
+        The same ULDP if the map preserves data types: no invertible report gives a protected
+        result, and each invertible result comes from exactly one report, an invertible one.
+        Otherwise the one-sided guarantee, which ULDP implies (Prop. 13) and every map preserves.
 
     Examples
     --------
@@ -122,9 +122,9 @@ def post_process(
 # all others, and together the reports satisfy central (epsilon, delta)-differential privacy with a
 # smaller budget than each does alone.
 
-# Halvings of the interval that holds the budget: to the last digits of a float.
+# Number of bisections of the interval of the budget, down to rounding.
 HALVINGS = 60
-# Beyond it a report excludes all values but one, as far as floats can tell.
+# Above this, a report excludes all values but one, as far as floats can distinguish.
 MOST_LOCAL = 700.0
 
 
@@ -135,16 +135,16 @@ class Shuffled:
     Attributes
     ----------
     epsilon, delta : float
-        Whoever sees all reports in random order learns at most this about any one person.
+        Whoever sees all reports in random order learns at most this about any person.
     n : int
         Number of reports.
     local_epsilon : float
-        Budget of a report by itself, which still holds against the shuffler.
+        Budget of a single report, which holds even against the shuffler.
     total_variation : float or None
-        Distance between the reports of any two values, where it is the same for all of them: the
-        bound may then be closer.
+        Distance between the reports of any two values, if it is the same for all pairs; the bound
+        may then be tighter.
     closed_form : float
-        The published formula for any mechanism of that local budget, for comparison; infinite
+        The published formula for any mechanism with that local budget, for comparison; infinite
         where it does not apply.
     """
 
@@ -165,7 +165,7 @@ class Shuffled:
 
 @runtime_checkable
 class Local(Protocol):
-    """The part of a channel that decides how well its reports hide among others."""
+    """The properties of a channel that determine how well its reports hide among others."""
 
     def ldp_budget(self) -> float:
         """Budget of plain local differential privacy."""
@@ -177,7 +177,7 @@ class Local(Protocol):
 
 
 def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled:
-    """Return the central guarantee of `n` reports mixed by a trusted shuffler.
+    """Compute the central guarantee of `n` reports mixed by a trusted shuffler.
 
     The bound is the numerical one of Feldman, McMillan and Talwar, summed exactly; see
     `shuffled_delta`.
@@ -185,10 +185,10 @@ def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled
     Parameters
     ----------
     channel : Channel or float
-        What each device runs; it must satisfy LDP. Of a budget alone, the bound is that of any
-        mechanism with it.
+        What each device runs; it must satisfy LDP. For a budget (a number), the bound holds for any
+        mechanism with that budget.
     n : int
-        Number of people, one report each.
+        Number of people, who send one report each.
     delta : float
         Probability with which the guarantee may fail; it should be below ``1/n``.
 
@@ -214,7 +214,7 @@ def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled
     if local > MOST_LOCAL:
         raise ChannelError(
             f"{channel!r} does not satisfy LDP with a budget of at most {MOST_LOCAL:g}: some "
-            "report excludes a value, and shuffling does not change that."
+            "report excludes a value, which shuffling does not change."
         )
     low, high = 0.0, local
     for _ in range(HALVINGS):
@@ -279,7 +279,7 @@ def shuffled_delta(epsilon: float, n: int, local: float, apart: float | None = N
     log_pmf -= special.gammaln(others - sizes + 1)
     log_pmf += special.xlogy(sizes, chance) + special.xlog1py(others - sizes, -chance)
     grown = math.exp(epsilon)
-    # From this number of the first kind on, the first value is likelier by more than `epsilon`.
+    # From this count of the first kind on, the first value is likelier by more than `epsilon`.
     limit = np.floor((sizes + 1) * (ratio * grown - 1.0) / ((ratio - 1.0) * (1.0 + grown)))
 
     def tail(above: Floats) -> Floats:

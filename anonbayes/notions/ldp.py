@@ -1,9 +1,9 @@
 """Local differential privacy, and the audit that every notion shares.
 
-A notion bounds the ratio ``Q(y|x) / Q(y|x')`` for pairs of values. All notions of this package
-have bounds of one form, ``log ratio <= row[x] + column[x']`` (`Bound`): LDP, OSLDP, OneID with one
-bound, MinID with two. What an audit needs from a channel is its `Ratios`: the largest log ratio of
-a pair as ``own[x] + other[x']``, once for all reports or report by report, so that the worst of the
+A notion bounds the ratio ``Q(y|x) / Q(y|x')`` for pairs of values. All notions in this package
+have bounds of the form ``log ratio <= row[x] + column[x']`` (`Bound`): LDP, OSLDP and OneID have
+one bound, MinID has two. An audit needs a channel's `Ratios`: the largest log ratio of a pair as
+``own[x] + other[x']``, for all reports together or report by report, so that the worst of the
 ``K^2`` pairs is found in ``O(K)`` without listing them. No channel is imported here.
 """
 
@@ -22,14 +22,14 @@ from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.formats import Table, number
 
-# Ratios are products of a few rounded numbers: an excess below this is rounding, not leakage.
+# Ratios are products of a few rounded numbers, so an excess below this is rounding, not leakage.
 TOLERANCE = 1e-9
-# Rows of a matrix sum to one up to this.
+# Tolerance for the sums of a matrix's rows.
 ROW_SUM = 1e-6
 
 
 class Description(str):
-    """A report in words, "a set with x", where it is too long or too arbitrary to be shown."""
+    """A report described in words, such as "a set with x", if it is too long to be shown."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Audit:
     Attributes
     ----------
     notion : Notion
-        What was checked.
+        The notion that was checked.
     holds : bool
         Whether the channel satisfies it.
     worst_ratio : float
@@ -63,10 +63,10 @@ class Audit:
     limit : float
         The largest ratio that the notion allows for that pair.
     witness : Witness or None
-        That pair ``(value, other)`` and a report with this ratio; None when there is no pair
-        to compare (a domain of one value, or no restricted report).
+        That pair ``(value, other)`` and a report with this ratio; None if there is no pair to
+        compare (a domain with one value, or no restricted report).
     reason : str
-        What is violated, in words; empty when the notion holds.
+        What is violated, in words; empty if the notion holds.
     """
 
     notion: Notion
@@ -119,8 +119,9 @@ class Bound(NamedTuple):
 class Ratios(NamedTuple):
     """Largest log ratios over some reports: ``own[x] + other[x']`` for ``x != x'``.
 
-    Parts are infinite where a report excludes a value. `report` gives a pair's report with the
-    largest ratio, `proof` marks values that left out reports prove; the ratio of `alike` ones is 1.
+    Parts are infinite if a report excludes a value. `report` returns a pair's report with the
+    largest ratio; `proof` marks values proved by the reports left out; the ratio of `alike` values
+    is 1.
     """
 
     own: Floats
@@ -132,11 +133,11 @@ class Ratios(NamedTuple):
 
 @runtime_checkable
 class Audited(Protocol):
-    """The part of a channel that a notion of privacy examines."""
+    """The part of a channel that an audit needs."""
 
     @property
     def domain(self) -> Domain:
-        """The values that people may hold."""
+        """The values that people may have."""
         ...
 
     def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
@@ -149,7 +150,7 @@ class Notion(ABC):
 
     @abstractmethod
     def bounds(self, domain: Domain) -> Sequence[Bound]:
-        """Bounds on the log ratios; the notion holds when all of them do."""
+        """Bounds on the log ratios; the notion holds if all of them do."""
 
     def audit(self, channel: Audited) -> Audit:
         """Check the notion on a channel's exact probabilities."""
@@ -161,7 +162,7 @@ class Notion(ABC):
         return self._worst_of(channel.domain, channel.ratios())
 
     def __add__(self, other: Self) -> Self:
-        """Sequential composition, of notions that have one."""
+        """Sequential composition, for notions that have one."""
         return NotImplemented
 
     def _worst_of(self, domain: Domain, ratios: Iterable[Ratios]) -> Audit:
@@ -176,7 +177,7 @@ class Notion(ABC):
                 if pair is None or pair[2] <= worst_excess:
                     continue
                 x, z, worst_excess = pair
-                # Of several bounds the tightest counts, also where an infinite ratio exceeds all.
+                # The tightest of several bounds counts, also where an infinite ratio exceeds all.
                 limit = min(float(each.row[x] + each.column[z]) for each in bounds)
                 holds = worst_excess <= TOLERANCE * max(1.0, abs(limit))
                 factor = _exp(worst_excess)
@@ -241,9 +242,9 @@ def check_epsilon(epsilon: object, argument: str = "epsilon") -> float:
 
 
 def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
-    """Mask of the sensitive values, given as a list or, unless they are truth values, as the mask.
+    """Mask of the sensitive values, given as a list of values or as a Boolean mask.
 
-    Raise `DomainError` for a value outside the domain.
+    Raises `DomainError` for a value outside the domain.
     """
     array: npt.NDArray[Any] = sensitive if isinstance(sensitive, np.ndarray) else np.empty(0)
     if isinstance(sensitive, str) or not isinstance(sensitive, Iterable) or array.ndim == 0:
@@ -266,7 +267,7 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain | None = None) -> Floats:
     q = read_numbers("A channel's matrix", matrix, error=ChannelError)
     if q.ndim != 2 or q.size == 0 or (domain is not None and len(q) != len(domain)):
         of = "" if domain is None else f", {len(domain)} for {domain.name!r}"
-        raise ChannelError(f"A channel's matrix has one row per value{of}; got shape {q.shape}.")
+        raise ChannelError(f"A channel's matrix has one row per value{of}, not shape {q.shape}.")
     totals = q.sum(axis=1)
     wrong, off = ~((q >= 0) & (q <= 1 + ROW_SUM)), np.abs(totals - 1.0) > ROW_SUM
     if wrong.any() or off.any():
@@ -281,9 +282,9 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain | None = None) -> Floats:
 def matrix_ratios(
     q: Floats, reports: Sequence[object], *, protected: bool = False
 ) -> Iterator[Ratios]:
-    """Log ratios of each report; those that prove a value are left out when `protected`.
+    """Log ratios of each report, except for those that prove a value if `protected`.
 
-    ``log Q(y|x) - row[x] - log Q(y|x') - column[x']`` separates: an audit costs one reading of it.
+    ``log Q(y|x) - row[x] - log Q(y|x') - column[x']`` separates, so an audit reads each only once.
     """
     possible = q > 0
     kept = possible.any(axis=0)
@@ -308,9 +309,9 @@ def largest_ratio(own: Floats, other: Floats, alike: Ints | None = None) -> floa
 def _worst_pair(
     row: Floats, column: Floats, alike: Ints | None = None
 ) -> tuple[int, int, float] | None:
-    """Maximise ``row[x] + column[z]`` over pairs that differ: the two largest of each are enough.
+    """Maximise ``row[x] + column[z]`` over different values, using the two largest of each.
 
-    None when no two values differ.
+    None if no two values differ.
     """
     group = np.arange(len(row)) if alike is None else alike
     pairs = [(x, z) for x in _two(row, group) for z in _two(column, group) if group[x] != group[z]]
@@ -334,7 +335,7 @@ def _plus(left: float, right: float) -> float:
 
 
 def _minus(left: Floats, limit: Floats) -> Floats:
-    """Excess over a limit; an infinite limit, or a ratio of zero, leaves none."""
+    """Excess over a limit; none if the limit is infinite or the ratio zero."""
     unlimited = np.isposinf(limit) | np.isneginf(left)
     return np.where(unlimited, -np.inf, left - np.where(unlimited, 0.0, limit))
 

@@ -1,11 +1,11 @@
 """Notions that protect some values more than others.
 
-Utility-optimized LDP protects a sensitive set, and proves or protects everything else; its
-one-sided relaxation bounds what reports say of sensitive values only. Input-discriminative LDP has
-a budget for each value, infinite ones included: the pair budget ``r(eps_x, eps_x')`` bounds
-``log Q(y|x)/Q(y|x')`` (OneID Def. 2). OneID-LDP takes ``eps_x``, MinID-LDP the smaller of the two.
-High-low LDP is OneID-LDP with one finite budget for the sensitive values and infinite ones for the
-rest, which is the one-sided relaxation (`HLLDP`).
+Utility-optimized LDP protects a sensitive set, and lets reports either prove or protect everything
+else; its one-sided relaxation only bounds what reports reveal about sensitive values.
+Input-discriminative LDP has a budget for each value, possibly infinite: the pair budget
+``r(eps_x, eps_x')`` bounds ``log Q(y|x)/Q(y|x')`` (OneID Def. 2), which is ``eps_x`` for OneID-LDP
+and the smaller of the two for MinID-LDP. High-low LDP is OneID-LDP with one finite budget for the
+sensitive values and infinite ones for the rest, which is the one-sided relaxation (`HLLDP`).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class SensitiveNotion(Notion):
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
 
     def mask(self, domain: Domain) -> Mask:
-        """Which values of the domain are sensitive."""
+        """Mask of the sensitive values of the domain."""
         return sensitive_mask(domain, self.sensitive)
 
     def __add__(self, other: Self) -> Self:
-        """Sequential composition adds the budgets of one sensitive set (ULDP Prop. 1)."""
+        """Sequential composition adds the budgets for the same sensitive set (ULDP Prop. 1)."""
         if type(other) is not type(self):
             return NotImplemented
         if self.sensitive != other.sensitive:
@@ -95,7 +95,7 @@ class OSLDP(SensitiveNotion):
     """
 
     def bounds(self, domain: Domain) -> Sequence[Bound]:
-        """`epsilon` for sensitive values, nothing for the others."""
+        """`epsilon` for sensitive values, no bound for the others."""
         row = np.where(self.mask(domain), self.epsilon, np.inf)
         return [Bound(row, np.zeros(len(domain)))]
 
@@ -105,13 +105,12 @@ HLLDP = OSLDP
 
 @dataclass(frozen=True, init=False, repr=False)
 class ULDP(SensitiveNotion):
-    """Utility-optimized LDP: full LDP on protected reports, proof on all others (ULDP Def. 2).
+    """Utility-optimized LDP: LDP on protected reports, proof by all others (ULDP Def. 2).
 
-    The reports fall into protected ones, on which ``Q(y|x) <= exp(epsilon) Q(y|x')`` for all
-    values, and invertible ones, each of which comes from a single value, not a sensitive one.
-    A report that several values can produce cannot be invertible; the audit takes all others
-    that stem from a non-sensitive value as invertible, the choice that makes the notion easiest
-    to satisfy.
+    Reports are either protected, which means ``Q(y|x) <= exp(epsilon) Q(y|x')`` for all values, or
+    invertible, which means that each comes from a single, non-sensitive value. A report that
+    several values can produce cannot be invertible; the audit treats all others that come from a
+    non-sensitive value as invertible, the choice under which the notion is easiest to satisfy.
 
     Parameters
     ----------
@@ -133,7 +132,7 @@ class ULDP(SensitiveNotion):
         return LDP(self.epsilon).bounds(domain)
 
     def audit(self, channel: Audited) -> Audit:
-        """Check that no report proves a sensitive value, and LDP on all that prove none.
+        """Check that no report proves a sensitive value, and LDP on all reports that prove none.
 
         Examples
         --------
@@ -195,8 +194,8 @@ class OneID(InputDiscriminative):
     Parameters
     ----------
     budgets : float, array-like, mapping, pandas.Series or Budgets
-        One for all values, one for each in domain order, or a mapping by value; ``math.inf`` for a
-        value that needs no protection.
+        One budget for all values, one for each in domain order, or a mapping by value;
+        ``math.inf`` for values that need no protection.
 
     Examples
     --------
@@ -242,7 +241,7 @@ class MinID(InputDiscriminative):
     name = "MinID"
 
     def bounds(self, domain: Domain) -> Sequence[Bound]:
-        """``eps_x`` and ``eps_x'``; the smaller one decides."""
+        """``eps_x`` and ``eps_x'``; the smaller one applies."""
         epsilon, zero = self.epsilon(domain), np.zeros(len(domain))
         return [Bound(epsilon, zero), Bound(zero, epsilon)]
 
@@ -263,7 +262,7 @@ def budget_array(budgets: object, domain: Domain) -> Floats:
     if len(bad):
         i = int(bad[0])
         raise AnonbayesError(
-            f"The budget of {domain.values[i]!r} is {array[i]!r}; budgets are numbers >= 0, or "
+            f"The budget of {domain.values[i]!r} is {array[i]!r}; budgets must be at least 0, or "
             "infinite for values that need no protection."
         )
     return array
@@ -272,9 +271,9 @@ def budget_array(budgets: object, domain: Domain) -> Floats:
 def value_array(
     argument: str, numbers: object, domain: Domain, *, default: float | None = None
 ) -> Floats:
-    """One number for each value, from a number, an array in domain order, or a mapping.
+    """Return a number for each value, from a number, an array in domain order, or a mapping.
 
-    With a `default`, a mapping may leave values out.
+    With a `default`, a mapping may omit values.
     """
     if isinstance(numbers, Mapping) or is_series(numbers):
         codes = [domain.index(value) for value in numbers.keys()]
@@ -296,21 +295,21 @@ def value_array(
     if array.shape != (len(domain),):
         raise AnonbayesError(
             f"{argument} must be one number, or one for each of the {len(domain)} values of "
-            f"{domain.name!r}; got shape {array.shape}."
+            f"{domain.name!r}, not an array of shape {array.shape}."
         )
     return array
 
 
 @runtime_checkable
 class Tuned(Protocol):
-    """Budgets that know their domain, as `anonbayes.budgets` makes them."""
+    """Budgets with their domain, as made by `anonbayes.budgets`."""
 
     domain: Domain
     epsilon: Floats
 
 
 def _plain(budgets: object) -> Any:
-    """The numbers of tuned budgets; anything else as it is (a series may have such labels)."""
+    """The numbers of tuned budgets; anything else unchanged (a series may have such labels)."""
     return budgets.epsilon if isinstance(budgets, Tuned) and not is_series(budgets) else budgets
 
 
@@ -326,6 +325,6 @@ def _sum(first: InputDiscriminative, second: InputDiscriminative) -> Any:
         return _numbers(first.budgets) + _numbers(second.budgets)
     if not all(keyed) or set(one.keys()) != set(two.keys()):
         raise AnonbayesError(
-            "Budgets given by value compose only with budgets for the same values."
+            "Budgets given by value can only be composed with budgets for the same values."
         )
     return {value: float(one[value]) + float(two[value]) for value in one.keys()}

@@ -1,7 +1,7 @@
-"""Personal information entropy (PIE): how much a release says about who you are.
+"""Personal information entropy (PIE): how much a release reveals about who you are.
 
 Start with `bound` (what a channel guarantees), `choose` (the budget for a wanted error),
-`information` (bits for known users), `release_information` (bits of a released table) and
+`information` (bits for known users), `release_information` (bits of a released table) or
 `system_entropy` (bits of a matcher's scores). What is marked as ours goes beyond the paper.
 """
 

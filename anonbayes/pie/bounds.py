@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # -------------------------------------------------------------------------------------------------
-# Upper bounds on what a report says about who sent it, whatever the adversary knows (PIE 4).
+# Upper bounds on what a report reveals about its sender, whatever the adversary knows (PIE 4).
 
 KINDS = ("best", "exact", "theorem", "general")
 
 
 def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "best") -> float:
-    """Bits ``alpha`` with ``I(U;Y) <= alpha`` for all ``p_UX``: (U, alpha)-PIE privacy.
+    """Return bits ``alpha`` with ``I(U;Y) <= alpha`` for all ``p_UX``: (U, alpha)-PIE privacy.
 
     Parameters
     ----------
     channel : Channel
         What each user's device runs.
     n_users : int
-        Number of users, known to the adversary.
+        Number of users known to the adversary.
     t : int
-        Reports of each user, possibly about correlated values (PIE Theorems 12 and 14).
+        Number of reports per user, possibly about correlated values (PIE Theorems 12 and 14).
     kind : {"best", "exact", "theorem", "general"}
-        * ``"best"``: the supremum where it is known in closed form, for randomized response and
-          invertible local hashing; else the smaller of the theorem and the general bound;
-        * ``"exact"``: the supremum itself for one report (ours). Where no closed form is known, the
-          capacity of channels whose matrix can be written down, for at least as many users as
-          values;
+        * ``"best"``: the supremum if it has a closed form, which it has for randomized response and
+          invertible local hashing; otherwise the smaller of the theorem and the general bound;
+        * ``"exact"``: the supremum itself for one report (ours). Without a closed form, this is the
+          capacity of the channel, if its matrix can be stored and there are at least as many users
+          as values;
         * ``"theorem"``: ``theta min(log2 n, log2 K)`` with the channel's `contraction` (PIE
           Theorems 11 and 13);
         * ``"general"``: from the LDP budget alone (PIE Prop. 10).
@@ -51,7 +51,7 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "best") -> 
     Returns
     -------
     float
-        Bits; never more than ``log2 n``.
+        The bound in bits; never more than ``log2 n``.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "best") -> 
 
 
 def _one_report(channel: Channel, symbols: Symbols | None, n: int, kind: str) -> float:
-    """Bits of one report; of randomized response and local hashing, the symbols tell everything."""
+    """Bits of one report; for randomized response and local hashing, from the symbols alone."""
     size = len(channel.domain)
     if kind == "theorem":
         theta = contraction(channel) if symbols is None else symbols.theta
@@ -82,13 +82,13 @@ def _one_report(channel: Channel, symbols: Symbols | None, n: int, kind: str) ->
         return min(_one_report(channel, symbols, n, other) for other in ("theorem", "general"))
     if symbols is not None:
         raise ChannelError(
-            "The exact supremum of local hashing is known for invertible hash functions only "
+            "The exact supremum of local hashing is only known for invertible hash functions "
             "(LocalHashing.invertible); use kind='theorem'."
         )
     if n < size:
         raise ChannelError(
-            f"The exact supremum of {channel!r} is known for at least {size} users, one per "
-            f"value; there are {n}. Use kind='theorem'."
+            f"The exact supremum of {channel!r} is only known for at least {size} users, one per "
+            f"value, but there are {n}. Use kind='theorem'."
         )
     return capacity(channel.matrix())
 
@@ -96,8 +96,8 @@ def _one_report(channel: Channel, symbols: Symbols | None, n: int, kind: str) ->
 def _supremum(symbols: Symbols, k: int) -> float:
     """Supremum for randomized response with ``k = min(n, K)`` symbols in use (MODEL 4).
 
-    By convexity every user best holds one value for certain, by symmetry all are equally likely,
-    and more values say more. A divergence from the mean report keeps its digits.
+    By convexity it is best if every user has one value for certain, by symmetry if all are equally
+    likely, and more values give more. Divergence from the mean report avoids cancellation.
     """
     mean = symbols.noise + symbols.theta / k
     above, below = symbols.theta * (k - 1) / (k * mean), -symbols.theta / (k * mean)
@@ -109,8 +109,8 @@ def capacity(
 ) -> float:
     """Capacity of a channel in bits, by Blahut and Arimoto's algorithm.
 
-    Stops when the certified gap between its lower and upper bound is below `tolerance`; returns
-    the upper bound, so that what is guaranteed holds.
+    Stops when the certified gap between the lower and the upper bound is below `tolerance`, and
+    returns the upper bound, so that guarantees hold.
 
     Examples
     --------
@@ -127,18 +127,18 @@ def capacity(
         p = p * np.exp2(gain - upper)
         p /= p.sum()
     raise ChannelError(
-        f"The capacity lies between {lower:.9g} and {upper:.9g} bits; it was not found to "
-        f"{gap:g} in {iterations} iterations."
+        f"The capacity lies between {lower:.9g} and {upper:.9g} bits, but was not determined to "
+        f"within {gap:g} in {iterations} iterations."
     )
 
 
 def contraction(channel: Channel) -> float:
-    """Share ``theta`` of the mutual information that can get through: ``I(U;Y) <= theta I(U;X)``.
+    """Largest share ``theta`` of the information that gets through: ``I(U;Y) <= theta I(U;X)``.
 
     ``theta = 1 - sum_y min_x Q(y|x)``. For randomized response it is ``(e-1)/(K+e-1)``, for local
     hashing ``(e-1)/(g+e-1)``: PIE's loss parameter (Theorems 11 and 13). For every other channel
-    the same argument holds, with the part of a report that does not depend on the value as its
-    noise; that extension is ours.
+    the same argument holds if the part of a report that does not depend on the value is treated as
+    noise; this extension is ours.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def contraction(channel: Channel) -> float:
 
 
 # -------------------------------------------------------------------------------------------------
-# From bits to the error of whoever tries to re-identify, and back (PIE Prop. 7, Cor. 8).
+# From bits to the error of a re-identification attack, and back (PIE Prop. 7, Cor. 8).
 
 Prior = float | npt.ArrayLike
 
@@ -166,10 +166,10 @@ def bayes_error(
     *,
     prior: Prior | None = None,
 ) -> float:
-    """Smallest error with which anybody can name the sender of a report that says so much.
+    """Lower bound on the error of identifying the sender of a report with this much information.
 
     ``1 + (alpha+1)/log2(max_u p_U(u))``, for equally likely users ``1 - (alpha+1)/log2 n`` (PIE
-    (9), (10)); 0 when that is negative.
+    (9), (10)); 0 if that is negative.
 
     Parameters
     ----------
@@ -178,11 +178,11 @@ def bayes_error(
     n_users : int or array-like, optional
         Number of equally likely users. An array is taken as `prior`.
     prior : float or array-like, optional
-        Instead, the probability of each user before the report, or just the largest of them.
+        Instead, the probability of each user before the report, or only the largest of them.
 
     Examples
     --------
-    Five income classes and 10^8 users: without any channel, bits are at most ``log2 5``.
+    Five income classes and 10^8 users: without any channel, there are at most ``log2 5`` bits.
 
     >>> round(bayes_error(np.log2(5), 10**8), 3)
     0.875
@@ -201,9 +201,9 @@ def bayes_error(
 def information_for(
     error: float, n_users: int | npt.ArrayLike | None = None, *, prior: Prior | None = None
 ) -> float:
-    """Bits that a report may say so that nobody names its sender with an error below `error`.
+    """Bits that a report may reveal such that nobody identifies its sender with less than `error`.
 
-    The inverse of `bayes_error`; negative when no number of bits guarantees the error.
+    The inverse of `bayes_error`; negative if no number of bits guarantees the error.
 
     Examples
     --------
@@ -212,14 +212,14 @@ def information_for(
     """
     wanted = read_number("error", error)
     if not 0 <= wanted <= 1:
-        raise AnonbayesError(f"error={error!r} is not a probability.")
+        raise AnonbayesError(f"error={error!r} must be a probability.")
     return float(-(1.0 - wanted) * np.log2(_largest_prior(n_users, prior)) - 1.0)
 
 
 def _largest_prior(n_users: int | npt.ArrayLike | None, prior: Prior | None) -> float:
     """Probability of the likeliest user before any report."""
     if (n_users is None) == (prior is None):
-        raise AnonbayesError("Give either n_users (equally likely) or prior.")
+        raise AnonbayesError("Give either n_users (for equally likely users) or prior.")
     if prior is None and read_numbers("n_users", n_users).ndim == 0:
         return 1.0 / read_whole("n_users", n_users, least=1)
     given = read_numbers("prior", n_users if prior is None else prior)
@@ -233,31 +233,32 @@ def _largest_prior(n_users: int | npt.ArrayLike | None, prior: Prior | None) -> 
 
 
 # -------------------------------------------------------------------------------------------------
-# A worst-case companion of PIE, which the paper leaves open. Ours.
+# A worst-case complement of PIE, which the paper leaves open. Ours.
 #
-# Mutual information is an average: few senders may be named with certainty while the mean is small.
-# The maximal leakage ``log2 sum_y max_u Q(y|u)`` is the factor, in bits, by which a report can
-# improve the adversary's chance to name its sender in one guess. It needs no Fano inequality,
+# Mutual information is an average: a few senders may be identified with certainty although the mean
+# is small. The maximal leakage ``log2 sum_y max_u Q(y|u)`` is the factor, in bits, by which a
+# report can improve the adversary's chance of identifying its sender with one guess. Without Fano's
+# inequality,
 #
 #     Bayes error >= 1 - 2^leakage max_u p(u),
 #
-# and for equally likely users it is attained. Harder still is to ask for *every* report: from no
-# report of an eps-LDP channel does the probability of a user rise from ``p`` above
+# with equality for equally likely users. A stronger requirement is a bound for *every* report: no
+# report of an eps-LDP channel raises the probability of a user from ``p`` above
 # ``p e / (p e + 1 - p)``.
 
 
 @dataclass(frozen=True)
 class WorstCase:
-    """What a channel guarantees against one guess (ours).
+    """Guarantees of a channel against a single guess (ours).
 
     Attributes
     ----------
     bits : float
         Maximal leakage of all reports of a user.
     error : float
-        The adversary's error, on average over reports, is at least this.
+        Lower bound on the adversary's error, on average over reports.
     error_of_every_report : float
-        The same for every single report, however unlucky its sender.
+        The same for every single report, even the worst.
     """
 
     bits: float
@@ -272,23 +273,23 @@ def worst_case(
     *,
     prior: float | npt.ArrayLike | None = None,
 ) -> WorstCase:
-    """Guarantees against one guess: on average over reports, and for every report. Ours.
+    """Compute guarantees against a single guess, on average and for every report. Ours.
 
     Parameters
     ----------
     channel : Channel
         What each user's device runs.
     n_users : int
-        Number of equally likely users. With `prior`, only how many users there are.
+        Number of equally likely users. With `prior`, only their number.
     t : int
-        Reports of each user.
+        Number of reports per user.
     prior : float or array-like, optional
         Probability of the users before any report, or of the likeliest one.
 
     Examples
     --------
-    Where PIE's Theorem 11 and Fano guarantee an error of 0.92, the error is 0.97 in truth,
-    and from no report can its sender be named with a probability above 0.2:
+    Where PIE's Theorem 11 and Fano's inequality guarantee an error of 0.92, the true error is 0.97,
+    and no report identifies its sender with a probability above 0.2:
 
     >>> import anonbayes as ab
     >>> channel = ab.RandomizedResponse(ab.IntegerDomain(10_500_393), epsilon=12.72)
@@ -306,7 +307,7 @@ def worst_case(
     if symbols is None:
         once = float(np.log2(channel.total_maximum()))
     else:
-        # k own + (size - k) noise = 1 + (k - 1) theta, for k users who hold one value each.
+        # k own + (size - k) noise = 1 + (k - 1) theta, for k users with one value each.
         gain = (1.0 - (symbols.silent or 0.0)) * (symbols.used(people) - 1) * symbols.theta
         once = float(np.log1p(gain) * LOG2E)
     bits = min(read_whole("t", t, least=1) * once, math.log2(people))
@@ -316,9 +317,9 @@ def worst_case(
 
 
 # -------------------------------------------------------------------------------------------------
-# The weakest noise that keeps a wanted re-identification error.
+# The largest budget that keeps a wanted re-identification error.
 
-# At this budget a report is true up to the last digit of a float, whatever the domain.
+# At this budget a report is true up to rounding, whatever the domain.
 LARGEST = 80.0
 
 
@@ -331,8 +332,8 @@ class Choice(Number):
     epsilon : float
         The budget.
     channel : Channel or None
-        The channel with that budget; None when none is needed: the values may be released as they
-        are once names are removed (PIE Sec. 3.3), and the budget is infinite.
+        The channel with that budget; None if no channel is needed: once names are removed, values
+        may be released as they are (PIE Sec. 3.3), and the budget is infinite.
     bits : float
         The bound on ``I(U;Y)``.
     error : float
@@ -357,28 +358,28 @@ def choose(
     kind: str = "best",
     prior: float | npt.ArrayLike | None = None,
 ) -> Choice:
-    """Largest epsilon for which nobody can name senders with an error below `target_error`.
+    """Find the largest epsilon at which nobody identifies senders with less than `target_error`.
 
     Parameters
     ----------
     channel : Channel or callable
-        A channel of the wanted kind, of any budget; or a function from budget to channel. Unary
-        encodings become the optimal ones, other parameters (such as ``theta``) their defaults.
+        A channel of the wanted kind with any budget, or a function from budget to channel. Unary
+        encodings become the optimal ones; other parameters (such as ``theta``) become default.
     n_users : int
         Number of users.
     target_error : float
         The wanted error, below 1.
     t : int
-        Reports of each user.
+        Number of reports per user.
     kind : {"best", "exact", "theorem", "general"}
-        The bound to rely on, see `bound`.
+        The bound to use; see `bound`.
     prior : float or array-like, optional
         Probability of the users before any report (or of the likeliest one); equal by default.
 
     Returns
     -------
     Choice
-        The budget, with the channel, its bits and the error they guarantee.
+        The budget, with the channel, its bits, and the error that they guarantee.
 
     Examples
     --------
@@ -398,8 +399,8 @@ def choose(
     if allowed < 0:
         best = bayes_error(0.0, prior=likeliest)
         raise AnonbayesError(
-            f"target_error={target_error!r}: even a report that says nothing guarantees an error "
-            f"of {best:.4g} only (PIE (10)); aim lower."
+            f"target_error={target_error!r} cannot be guaranteed: even an uninformative report "
+            f"only guarantees an error of {best:.4g} (PIE (10)); choose a smaller one."
         )
 
     size = len(channel.domain if isinstance(channel, Channel) else family(1.0).domain)
@@ -424,7 +425,7 @@ def choose(
 def _family_bits(
     channel: Channel | Callable[[float], Channel], epsilon: float, n: int, t: int, kind: str
 ) -> float:
-    """`bound` of the channel of the same kind with another budget; it is made only if need be."""
+    """`bound` of a channel of the same kind with another budget, constructed only if necessary."""
     if not isinstance(channel, Channel):
         return bound(channel(epsilon), n, t, kind=kind)
     if (symbols := channel.symbols()) is None:
@@ -434,7 +435,7 @@ def _family_bits(
 
 
 # -------------------------------------------------------------------------------------------------
-# Bounds against the budget (PIE Figure 4).
+# Bounds by budget (PIE Figure 4).
 
 LABELS = {
     "general": "any LDP channel",
@@ -456,15 +457,15 @@ def bounds_by_budget(
     Parameters
     ----------
     channel : Channel
-        Of the wanted kind, of any budget (see `choose`).
+        A channel of the wanted kind with any budget (see `choose`).
     n_users : int
         Number of users.
     epsilons : array-like
         Budgets.
     t : int
-        Reports of each user.
+        Number of reports per user.
     kinds : tuple of str
-        Bounds, see `bound`.
+        Kinds of bounds; see `bound`.
 
     Examples
     --------
@@ -489,13 +490,13 @@ def bounds_by_budget(
 
 
 def plot_bounds(frame: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot what `bounds_by_budget` returned, bits against budget."""
+    """Plot the result of `bounds_by_budget`, bits against budget."""
     ax = make_axes(ax, 5.4, 4.0)
     for kind, style, colour in zip(LABELS, ("--", "-", ":"), SERIES[:3], strict=True):
         if kind in frame:
             ax.plot(frame.index, frame[kind], style, color=colour, label=LABELS[kind])
     ax.set(xlabel="Privacy budget epsilon", ylabel="Bits about the sender, at most")
-    ax.set_title("What a report can say about who sent it")
+    ax.set_title("What a report can reveal about its sender")
     plain_log_axis(ax, "xy")
     legend_below(ax, 3)
     return ax

@@ -1,4 +1,4 @@
-"""How much a report says about who sent it: ``I(U;Y)`` in bits (PIE (4)), digits kept."""
+"""How much a report reveals about its sender: ``I(U;Y)`` in bits (PIE (4)), digits kept."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.notions.ldp import check_matrix
 
 # -------------------------------------------------------------------------------------------------
-# Sums of Kullback-Leibler terms that keep their digits when they are tiny.
+# Sums of Kullback-Leibler terms without cancellation.
 #
-# ``D(q||r) = sum r phi(q/r - 1)`` with ``phi(d) = (1+d) ln(1+d) - d >= 0``: as every term is
-# positive, bits of the order of 1e-7 do not drown in the entropies of the two distributions.
+# ``D(q||r) = sum r phi(q/r - 1)`` with ``phi(d) = (1+d) ln(1+d) - d >= 0``: because every term is
+# positive, bits of the order of 1e-7 are not lost in the entropies of the two distributions.
 
 LOG2E = math.log2(math.e)
 
@@ -51,21 +51,21 @@ def excess(deviation: npt.ArrayLike) -> Floats:
 
 
 def divergence_terms(q: npt.ArrayLike, r: npt.ArrayLike) -> Floats:
-    """Terms of ``D(q||r)`` in bits; they are positive, and sum to it when both sum to one.
+    """Terms of ``D(q||r)`` in bits; all are positive, and sum to it if ``q`` and ``r`` sum to one.
 
-    Where ``r`` is zero so must ``q`` be.
+    ``q`` must be zero where ``r`` is.
     """
     return _terms(np.asarray(q, dtype=float), np.asarray(r, dtype=float))
 
 
 # -------------------------------------------------------------------------------------------------
-# Results that can be used as the number they are about.
+# Results that can be used as a number.
 
 
 class Number:
-    """Result that stands for a number: ``float()``, formats, comparisons and sums work on it.
+    """Result that can be used as a number: ``float()``, formatting, comparisons and arithmetic.
 
-    Two results are equal when their numbers are.
+    Two results are equal if their numbers are.
     """
 
     def __float__(self) -> float:
@@ -128,26 +128,26 @@ Real.register(Number)
 # -------------------------------------------------------------------------------------------------
 # The information itself, exactly.
 
-# Entries of the users-by-reports block that is held at a time.
+# Number of entries of the users-by-reports block held at a time.
 BLOCK = 4_000_000
-# Hash functions over which the information is averaged when they are too many to be listed.
+# Number of hash functions over which to average if they are too many to list.
 HASHES = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Information(Number):
-    """``I(U;Y)`` in bits, usable as that number, with the two that bound it.
+    """``I(U;Y)`` in bits, usable as that number, with the two quantities that bound it.
 
     Attributes
     ----------
     bits : float
-        ``I(U;Y)``: what the report says about the user.
+        ``I(U;Y)``: what the report reveals about the user.
     user_value : float
-        ``I(U;X)``: what the value itself says about the user.
+        ``I(U;X)``: what the value itself reveals about the user.
     value_report : float
-        ``I(X;Y)``: what the report says about the value.
+        ``I(X;Y)``: what the report reveals about the value.
     standard_error : float
-        Of ``I(U;Y)`` when hash functions were sampled, else 0.
+        Standard error of ``I(U;Y)`` if hash functions were sampled, else 0.
     """
 
     bits: float
@@ -165,14 +165,14 @@ def information(
     *,
     seed: Seed = 0,
 ) -> Information:
-    """Personal information entropy ``I(U;Y)``, exactly, for given knowledge of the users.
+    """Compute personal information entropy ``I(U;Y)`` exactly, for given knowledge about the users.
 
     Parameters
     ----------
     p_ux : array, pandas.DataFrame or scipy sparse array, shape (users, K)
         Joint distribution of user and value, PIE's ``p_UX``, in the order of the channel's domain
-        unless the columns of a frame are labelled. Sparse arrays stay sparse for
-        randomized response and invertible local hashing: the cost is that of their entries.
+        unless the columns of a frame are labelled. For randomized response and invertible local
+        hashing, sparse arrays stay sparse, and the cost depends on the number of entries.
     channel : Channel or array-like, shape (K, number of reports)
         What the users' devices run, or its matrix ``Q``.
     seed : int, numpy.random.Generator or None
@@ -182,8 +182,8 @@ def information(
     Returns
     -------
     Information
-        ``I(U;Y)``, to be used as a number, with ``I(U;X)`` and ``I(X;Y)``, neither of which it
-        exceeds (PIE Prop. 9).
+        ``I(U;Y)``, usable as a number, with ``I(U;X)`` and ``I(X;Y)``, which are never smaller
+        (PIE Prop. 9).
 
     Examples
     --------
@@ -236,7 +236,7 @@ def mutual_information(joint: npt.ArrayLike | sparse.sparray) -> float:
     first, second = (np.asarray(table.sum(axis=k)).ravel() for k in (1, 0))
     rows, columns = table.coords
     independent = first[rows] * second[columns]
-    # Empty cells add their share of the independent distribution: 1 - its share on the entries.
+    # Empty cells contribute 1 minus the independent distribution's share on the entries.
     missing = max(0.0, 1.0 - float(independent.sum()))
     return float(divergence_terms(table.data, independent).sum()) + missing * float(np.log2(np.e))
 
@@ -254,12 +254,12 @@ def _conditional(joint: sparse.csr_array) -> tuple[Floats, sparse.csr_array]:
 def _check_size(joint: sparse.csr_array, size: int) -> None:
     if joint.shape[1] != size:
         raise AnonbayesError(
-            f"p_ux has {joint.shape[1]} columns, the channel's domain has {size} values."
+            f"p_ux has {joint.shape[1]} columns, but the channel's domain has {size} values."
         )
 
 
 def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
-    """``I(U;Y)`` by the cheapest exact way."""
+    """``I(U;Y)`` by the cheapest exact method."""
     if isinstance(channel, Channel) and (naming := channel.naming()) is not None:
         _check_size(joint, len(channel.domain))
         return naming.share * _named(joint, naming.floor, naming.gain)
@@ -277,7 +277,7 @@ def _merges(channel: Channel) -> bool:
 def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> float:
     """Reports that name a value: ``Q(y|u) = floor_y + gain_y p(y|u)``, in ``O(entries + K)``.
 
-    Reports that no value in use produces are equally likely from every user and add nothing.
+    Reports produced by no value in use are equally likely from every user and add nothing.
     """
     users, given = _conditional(joint)
     values = np.asarray(joint.sum(axis=0)).ravel()
@@ -286,7 +286,7 @@ def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> floa
     rows = np.repeat(np.arange(len(users)), np.diff(given.indptr))
     columns = given.indices
     inside = divergence_terms(floor[columns] + gains[columns] * given.data, marginal[columns])
-    # Users who never hold y report it with the floor's probability alone.
+    # Users who never have y report it only with the floor's probability.
     holders = np.bincount(columns, weights=users[rows], minlength=len(values))
     outside = divergence_terms(floor, marginal) * np.maximum(1.0 - holders, 0.0)
     return float(users[rows] @ inside + outside.sum())

@@ -1,18 +1,18 @@
-"""PIE of a released table: how well the owner of a sensitive record can be named. Ours.
+"""PIE of a released table: how well the owner of a sensitive record can be identified. Ours.
 
-``U`` is one of the N people of the table, ``Y`` a released record: in a horizontal table a row with
+``U`` is one of the N people in the table, ``Y`` a released record: in a horizontal table a row with
 its cells and its sensitive cell, in a vertical one (Anatomy) a line of the sensitive part with its
 group. The adversary knows everybody's nonsensitive values, nobody's sensitive value, and the
-posterior of the model. Bits and Bayes error follow from ``P(U | Y)``, whatever the scheme:
+posterior of the model. Bits and Bayes error follow from ``P(U | Y)`` for any scheme:
 
     bits = log2 N - mean_Y H(U|Y),      error = 1 - mean_Y max_u P(u|Y).
 
-*Horizontal.* For a draw of the parameters, the hidden true values of all rows are drawn too. Given
-them, ``P(u|y)`` is proportional to ``prod_a E_a(y_a, r_ua) * sum_s E_S(y_S, s) f(s|r_u)``. Cells,
-reports of local channels, and clear values enter through the same evidence ``E``.
+*Horizontal.* For each draw of the parameters, the hidden true values of all rows are also drawn.
+Given them, ``P(u|y)`` is proportional to ``prod_a E_a(y_a, r_ua) * sum_s E_S(y_S, s) f(s|r_u)``.
+Cells, reports of local channels, and clear values all enter through the evidence ``E``.
 
 *Vertical.* The probability that an item owns a line is the posterior's; people with the same values
-cannot be told apart and share it.
+cannot be distinguished and share it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 10_000_000
-"""Largest reduced table that is unfolded into its rows."""
+"""Largest reduced table that is expanded to its rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReleaseInformation(Number):
-    """How much a release says about whose records it shows; as a number, the mean of its bits.
+    """How much a release reveals about whose records it shows; as a number, the mean bits.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class ReleaseInformation(Number):
     n_people : int
         People in the table, or in the population.
     scheme : str
-        Of the table; ``"population"`` where people of the population are told apart.
+        Scheme of the table; ``"population"`` if people of the population are distinguished.
     """
 
     bits: Floats
@@ -69,11 +69,12 @@ class ReleaseInformation(Number):
 
     @cached_property
     def summary(self) -> pd.Series:
-        """One number for each question, to compare releases by.
+        """Key figures to compare releases by.
 
-        ``bits`` of ``log2 N`` possible ones, with a 95% interval; the Bayes ``error``, with its
-        own; ``error_bound``, what PIE guarantees from the bits alone (PIE (10)); and ``crowd``,
-        ``2^(log2 N - bits)``: a record's owner is hidden among as many people.
+        ``bits`` of ``possible_bits = log2 N``, with a 95% interval; the Bayes ``error``, with an
+        interval; ``error_bound``, the error that PIE guarantees from the bits alone (PIE (10)); and
+        ``crowd``, ``2^(log2 N - bits)``, the number of people among whom a record's owner is
+        hidden.
         """
         bits, possible = float(self.bits.mean()), float(np.log2(self.n_people))
         low, high = np.quantile(self.bits, [0.025, 0.975])
@@ -132,20 +133,20 @@ def release_information(
     records: int = 200,
     seed: int | np.random.Generator | None = 0,
 ) -> ReleaseInformation:
-    """PIE of a released table, from its posterior.
+    """Compute PIE of a released table from its posterior.
 
     Parameters
     ----------
     post : Posterior or Identity
-        Of the released table; or who stands out in the population (`anonbayes.identity`), where
-        ``U`` is one of its people, ``Y`` a record of the sample or release, and nothing is drawn
-        anew.
+        Posterior of the released table; or the result of `anonbayes.identity`, where ``U`` is one
+        of the people in the population and ``Y`` a record of the sample or release, and nothing is
+        drawn.
     draws : int
-        Posterior draws used (horizontal tables).
+        Number of posterior draws used (horizontal tables).
     records : int
-        Released records looked at per draw (horizontal), a new random choice each time.
+        Number of released records used per draw (horizontal tables), chosen at random each time.
     seed : int, Generator or None
-        Of these choices and of the hidden true values.
+        Seed of these choices and of the hidden true values.
 
     Examples
     --------
@@ -166,11 +167,11 @@ def release_information(
         error = 1.0 - matches / post.sample_size
         return ReleaseInformation(bits, error, post.population, "population")
     if not isinstance(post, Posterior):
-        raise AnonbayesError(f"A {type(post).__name__} is no posterior; give what fit returned.")
+        raise AnonbayesError(f"post must be the result of fit, not a {type(post).__name__}.")
     if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
         raise AnonbayesError(
-            f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "
-            f"a release of a sample of at most {MOST_ROWS:,}."
+            f"The hidden values of {post.table.n_rows:,} people are too many to draw; use a "
+            f"release of a sample of at most {MOST_ROWS:,} people."
         )
     if post.table.scheme == "vertical":
         bits, error = _vertical(post)
@@ -244,7 +245,7 @@ def _vertical(post: Posterior) -> tuple[Floats, Floats]:
     people, _, count = distinct_rows([c.codes for c in table.columns.values()])
     group = table.group_codes.astype(np.int64)
     n_secrets = len(table.secret.domain)
-    # A line is known by its group and its secret; equal lines are equally likely to be anybody's.
+    # A line is known by its group and its secret; equal lines have equally likely owners.
     lines, number = np.unique(
         group * n_secrets + table.secret_codes.astype(np.int64), return_counts=True
     )
@@ -254,7 +255,7 @@ def _vertical(post: Posterior) -> tuple[Floats, Floats]:
         item, secret = (np.asarray(c, dtype=np.int64) for c in entry.coords)
         line = np.searchsorted(lines, group[item] * n_secrets + secret)
         share = entry.data / number[line]
-        # People with the same values: add up what is said about them, then share it out.
+        # For people with equal values, sum the probabilities, then divide them equally.
         keys, place = np.unique(line * len(count) + people[item], return_inverse=True)
         mass = np.bincount(place, weights=share)
         crowd = count[keys % len(count)]

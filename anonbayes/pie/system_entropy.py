@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 def log_ratios(first: Floats, second: Floats, k: int = 1) -> Floats:
     """Log density ratio, in nats, at each point of `first`; their mean estimates the divergence.
 
-    Where ties bring a distance down to zero, both samples are counted within the same radius, and
-    the ratio is that of the two shares: discrete scores give the divergence of their frequencies.
+    If ties make a distance zero, both samples are counted within the same radius, and the ratio is
+    that of the two shares; for discrete scores this gives the divergence of their frequencies.
     """
     own, other, rho, nu = _neighbours(first, second, k)
     tied = (rho == 0) | (nu == 0)
@@ -68,7 +68,7 @@ def _widen(points: Floats, x: float, left: int, right: int, count: int) -> float
 
 @njit(cache=True)
 def _within(points: Floats, x: float, radius: float) -> tuple[int, int]:
-    """Bounds of the positions whose points lie within the radius, found from differences.
+    """Range of positions whose points lie within the radius, computed from differences.
 
     As in `_widen`; ``points <= x + radius`` rounds differently and may lose the farthest point.
     """
@@ -111,20 +111,20 @@ def _neighbours(first: Floats, second: Floats, k: int) -> tuple[Ints, Ints, Floa
 
 
 # -------------------------------------------------------------------------------------------------
-# Detection error tradeoff: who is wrongly accepted against who is wrongly rejected (PIE 5.2).
+# Detection error tradeoff: false acceptances against false rejections (PIE 5.2).
 
-# Points drawn of a curve; a million would look the same.
+# Largest number of points drawn of a curve.
 DRAWN = 600
 
 
 @dataclass(frozen=True, eq=False)
 class DetCurve:
-    """Error rates of a matcher at every threshold that matters.
+    """Error rates of a matcher at every relevant threshold.
 
     Attributes
     ----------
     threshold : ndarray
-        Ascending similarity; a pair is accepted at or above it. For distances their negatives.
+        Ascending similarity; a pair is accepted at or above it. For distances, their negatives.
     far, frr : ndarray
         False acceptance rate (impostors accepted) and false rejection rate (genuine rejected).
     """
@@ -142,7 +142,7 @@ class DetCurve:
 
     @property
     def equal_error_rate(self) -> float:
-        """Rate at which both errors are the same, between two thresholds by a straight line."""
+        """Rate at which both errors are equal, by linear interpolation between two thresholds."""
         gap = self.frr - self.far
         after = int(np.argmax(gap >= 0))
         if after == 0:
@@ -187,9 +187,9 @@ def det_curve(
     Parameters
     ----------
     genuine, impostor : array-like
-        Scores of pairs that belong together, and of others.
+        Scores of pairs that belong together, and of other pairs.
     similarity : bool
-        Whether high scores speak for the same user; False for distances.
+        Whether high scores indicate the same user; False for distances.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def det_curve(
     sign = 1.0 if similarity else -1.0
     own = np.sort(sign * read_scores("genuine", genuine).ravel())
     other = np.sort(sign * read_scores("impostor", impostor).ravel())
-    # Only where a genuine score is about to be rejected is there anything to trade.
+    # The error rates only trade off where a genuine score is about to be rejected.
     steps, before = np.unique(own, return_index=True)
     rejected = np.append(before, len(own)) / len(own)
     accepted = np.append(len(other) - np.searchsorted(other, steps, side="left"), 0) / len(other)
@@ -219,36 +219,36 @@ def det_curve(
 # PSE: how much an identification system learns about who sent something (PIE (6), (7)).
 #
 # A matcher gives a score to each pair of a user and a piece of data. *Genuine* scores are those of
-# pairs that belong together, *impostor* scores those of others. As users become many, the mutual
-# information of user and scores tends to ``D(f_G || f_I)``, which bounds PIE from below.
+# pairs that belong together, *impostor* scores those of other pairs. As the number of users grows,
+# the mutual information of user and scores tends to ``D(f_G || f_I)``, a lower bound of PIE.
 
-# Times that both samples are dealt into two halves to see how far their estimates differ.
+# Number of times that both samples are split into halves to estimate the standard error.
 SPLITS = 20
-# Share of genuine scores beyond all impostors from which on estimates are known to be too small.
+# Share of genuine scores beyond all impostors above which estimates are known to be too small.
 TOO_FAR = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class SystemEntropy(Number):
-    """PSE in bits: a number that knows what it was estimated from.
+    """PSE in bits, usable as a number, with what it was estimated from.
 
     Attributes
     ----------
     bits : float
         The estimate.
     standard_error : float
-        From halves of both samples: how far their estimates differ from each other, and from that
-        of all scores; NaN where halves have too few. Two of them to either side held the truth in
-        90 to 99 of 100 simulated samples with ``k=1`` and `beyond` up to 0.12.
+        Estimated from halves of both samples, by how much their estimates differ from each other
+        and from that of all scores; NaN if halves have too few. Two standard errors covered the
+        truth in 90 to 99 of 100 simulated samples with ``k=1`` and `beyond` up to 0.12.
     n_genuine, n_impostor : int
         Numbers of scores.
     k : int
-        Neighbours of the estimator.
+        Number of neighbours used by the estimator.
     beyond : float
-        Share of genuine scores that no impostor comes near: outside their range, or at a value that
-        many genuine scores share and no impostor has. There the estimate rests on the edge of the
-        impostor sample and tends to be too small: with 0.4 of them beyond, two standard errors held
-        the truth in 58 of 100 samples, and with more neighbours in fewer.
+        Share of genuine scores without an impostor score near them: outside the impostors' range,
+        or at a value that many genuine scores share and no impostor has. There the estimate depends
+        on the edge of the impostor sample and tends to be too small: with a share of 0.4, two
+        standard errors covered the truth in 58 of 100 samples, with more neighbours in fewer.
     """
 
     bits: float
@@ -290,19 +290,19 @@ def system_entropy(
     genuine : array-like, shape (n,)
         Scores of pairs that belong together; similarities or distances.
     impostor : array-like, shape (n, ...) or (m,)
-        Scores of other pairs. As many rows as there are genuine scores belong to the same users,
-        who are then kept together where the standard error is found.
+        Scores of other pairs. If there are as many rows as genuine scores, rows belong to the same
+        users, who are then kept together to estimate the standard error.
     k : int
-        Neighbours. More of them lower the variance and raise the bias.
+        Number of neighbours. More of them lower the variance and increase the bias.
     seed : int, Generator or None
-        Of the halves from which the standard error is found.
+        Seed of the random halves for the standard error.
 
     Notes
     -----
-    The estimator is that of Wang, Kulkarni and Verdú (2009); it adapts the number of neighbours to
-    both samples, and handles ties. Large divergences are underestimated by samples that are too
-    small for them (``beyond`` tells): look at `convergence`. Scores of which no genuine one comes
-    near an impostor say nothing of how large it is, and are refused.
+    The estimator of Wang, Kulkarni and Verdú (2009) adapts the number of neighbours to both samples
+    and handles ties. Samples that are too small underestimate large divergences (see ``beyond`` and
+    `convergence`). If no genuine score comes near an impostor score, the scores do not determine
+    the divergence, and an error is raised.
 
     Examples
     --------
@@ -318,15 +318,15 @@ def system_entropy(
     first = scores[order]
     flat = np.argsort(others, axis=None)
     second = others.ravel()[flat]
-    # Who each score belongs to; strangers each to themselves.
+    # The user of each impostor score; scores in a flat array have a user each.
     user = flat // (others.size // len(others)) if len(others) == len(scores) else None
     bits = _bits(first, second, number)
     beyond = float(_unmatched(first, second, number).mean())
     if beyond == 1.0:
         raise AnonbayesError(
-            "No genuine score comes near an impostor score: the system tells all of these users "
-            "apart, and the scores do not say how much more it could do. Give more impostor "
-            "scores, or look at det_curve."
+            "No genuine score comes near an impostor score: the system distinguishes all of these "
+            "users, and the scores do not show how much more it could do. Give more impostor "
+            "scores, or use det_curve."
         )
     rng = generator(seed, "halves")
     halves = np.full((SPLITS, 2), np.nan)
@@ -354,7 +354,7 @@ def _bits(first: Floats, second: Floats, k: int) -> float:
 
 
 def _unmatched(first: Floats, second: Floats, k: int) -> npt.NDArray[np.bool_]:
-    """Which genuine scores lie outside the impostors' range, or on an atom that these lack."""
+    """Mask of genuine scores outside the impostors' range, or on an atom that impostors lack."""
     copies = np.searchsorted(first, first, "right") - np.searchsorted(first, first, "left")
     met = np.searchsorted(second, first, "right") - np.searchsorted(second, first, "left")
     outside = (first < second[0]) | (first > second[-1])
@@ -370,29 +370,29 @@ def convergence(
     k: int = 1,
     seed: int | np.random.Generator | None = 0,
 ) -> pd.DataFrame:
-    """PSE from ever more users: whether the sample is large enough to trust it.
+    """PSE for increasing numbers of users, to see whether the sample is large enough.
 
     Parameters
     ----------
     genuine : array-like, shape (n,)
         One genuine score per user.
     impostor : array-like, shape (n, ...) or (m,)
-        Impostor scores; rows that belong to the users are taken together with them, a flat array
-        of another length is thinned in proportion.
+        Impostor scores; rows that belong to users are selected with them, a flat array of another
+        length is thinned in proportion.
     users : sequence of int, optional
         Numbers of users; by default six from a hundred to all.
     repeats : int
-        Random subsets of each size.
+        Number of random subsets of each size.
     k : int
         As in `system_entropy`.
     seed : int, Generator or None
-        Of the subsets.
+        Seed of the subsets.
 
     Returns
     -------
     pandas.DataFrame
-        Per number of users the mean of the estimates in ``bits``, and ``spread``, their standard
-        deviation over subsets.
+        By number of users, the mean of the estimates, ``bits``, and their standard deviation over
+        subsets, ``spread``.
 
     Examples
     --------
@@ -412,7 +412,7 @@ def convergence(
         sizes = sorted({read_whole("users", size, least=1) for size in asked})
     if not sizes or sizes[0] <= number or sizes[-1] > n:
         raise AnonbayesError(
-            f"users={users!r}: give numbers from {number + 1} to {n}, the genuine scores."
+            f"users={users!r} must be numbers from {number + 1} to {n}, the genuine scores."
         )
     rng = generator(seed, "subsets")
     rows = []
@@ -430,7 +430,7 @@ def convergence(
 
 
 def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot what `convergence` returned, with the spread over subsets."""
+    """Plot the result of `convergence`, with the spread over subsets."""
     ax = make_axes(ax, 5.4, 3.6)
     ax.errorbar(curve.index, curve["bits"], yerr=curve["spread"], marker="o", color=SERIES[0])
     ax.set(xlabel="Users in the subset", ylabel="System entropy, PSE (bits)")
@@ -440,7 +440,7 @@ def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def read_scores(argument: str, scores: npt.ArrayLike) -> Floats:
-    """Scores as an array of their own; raise `AnonbayesError` unless all are finite."""
+    """Return scores as a new array; raise `AnonbayesError` unless all are finite."""
     array = np.atleast_1d(read_numbers(f"{argument} scores", scores))
     if array.size == 0:
         raise AnonbayesError(f"There are no {argument} scores.")
@@ -461,7 +461,7 @@ def _check_neighbours(k: int, n_genuine: int, n_impostor: int) -> int:
     number = read_whole("k", k, least=1)
     if number >= n_genuine or number > n_impostor:
         raise AnonbayesError(
-            f"k={k!r} neighbours: give fewer than the {n_genuine} genuine and no more than the "
+            f"k={k!r} must be less than the {n_genuine} genuine and at most the "
             f"{n_impostor} impostor scores."
         )
     return number

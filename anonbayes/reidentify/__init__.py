@@ -1,4 +1,4 @@
-"""Re-identification: attacks that name the sender of a report, and how often they are right."""
+"""Re-identification: attacks that identify the sender of a report, and how often they succeed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of attacks, and the budget attack on bit reports: carried out, expected, at its worst."""
+"""Results of attacks; the budget attack on bit reports: carried out, expected, and worst case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anonbayes.notions.ldp import sensitive_mask
 from anonbayes.notions.selective import budget_array, value_array
 
 # -------------------------------------------------------------------------------------------------
-# The users as an attacker sees them: who holds what.
+# The users as an attacker sees them: who has which value.
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Population:
         """Read the users' true values."""
         codes = domain.encode(values).astype(np.int64)
         if len(codes) == 0:
-            raise AnonbayesError("There are no users to name.")
+            raise AnonbayesError("There are no users to identify.")
         return cls(domain, codes)
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class Population:
 
     @cached_property
     def counts(self) -> Ints:
-        """Number of holders of each value."""
+        """Number of users with each value."""
         return np.bincount(self.codes, minlength=len(self.domain)).astype(np.int64)
 
     @cached_property
@@ -53,13 +53,13 @@ class Population:
         return order, np.concatenate([[0], np.cumsum(self.counts)])
 
     def holder(self, value: Ints, place: Ints) -> Ints:
-        """User at a place among the holders of a value."""
+        """Return the user at a position among those with a value."""
         order, start = self._by_value
         return order[start[value] + place]
 
 
 # -------------------------------------------------------------------------------------------------
-# What an attack found, and how often it was right.
+# The result of an attack, and how often it was right.
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +71,13 @@ class Attack:
     method : str
         The attack.
     guess : ndarray of int
-        The user who is named as sender of each report.
+        The user identified as sender of each report.
     senders : ndarray of int
-        The users who really sent them.
+        The true senders.
     success : ndarray of float
-        Probability that the right user is named. An attacker names a random one of several users
-        who look alike; averaging these probabilities, instead of counting lucky guesses, makes
-        rates of one in a million measurable.
+        Probability that the right user is identified. An attacker picks one of several equally
+        likely users at random; averaging these probabilities, instead of counting lucky guesses,
+        makes rates of one in a million measurable.
     """
 
     method: str
@@ -91,7 +91,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Rate:
-    """Share of reports whose sender was named.
+    """Share of reports whose sender was identified.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Rate:
     n : int
         Number of reports.
     standard_error : float
-        Of the rate, over reports.
+        Standard error of the rate, over reports.
     bound : float or None
         The largest accepted rate, ``gamma/n``.
     """
@@ -122,22 +122,22 @@ def rate(
     where: npt.ArrayLike | None = None,
     bound: float | None = None,
 ) -> Rate:
-    """Re-identification rate: the share of reports whose sender is named.
+    """Re-identification rate: the share of reports whose sender is identified.
 
     Parameters
     ----------
     attack : Attack or array-like
-        An attack, or the users that any other attacker named.
+        An attack, or the users named by any other attacker.
     truth : array-like, optional
-        The right users, when `attack` is an array of guesses.
+        The true senders, if `attack` is an array of guesses.
     where : array-like of bool, optional
-        Count these reports only, for example those of outliers.
+        Restricts the rate to some reports, for example those of outliers.
 
-        OneID Theorem 1 bounds what any single report tells, hence the rate over all users. It does
-        not bound the rate over senders who were picked by their value, as outliers are: where a few
-        values hold most users, that rate can exceed ``gamma/n`` although no report is better than
-        that, and no rule for the budgets prevents it. `expected_budget_attack` computes it for
-        counts that are thought likely; budgets tuned to a smaller ``gamma`` lower it.
+        OneID Theorem 1 bounds what any single report reveals, and so the rate over all users. It
+        does not bound the rate over senders selected by their value, such as outliers: if a few
+        values have most users, that rate can exceed ``gamma/n`` although no single report does,
+        and no rule for the budgets prevents it. `expected_budget_attack` computes it for plausible
+        counts; budgets tuned to a smaller ``gamma`` lower it.
     bound : float, optional
         The largest accepted rate, for example ``budgets.bound``.
 
@@ -149,14 +149,14 @@ def rate(
     """
     if isinstance(attack, Attack):
         if truth is not None:
-            raise AnonbayesError("An Attack knows the truth; leave `truth` out.")
+            raise AnonbayesError("An Attack contains the true senders; leave out `truth`.")
         success = attack.success
     else:
         if truth is None:
-            raise AnonbayesError("Give the right users as truth=.")
+            raise AnonbayesError("Give the true senders as truth=.")
         guesses, right = _array("attack", attack), _array("truth", truth)
         if guesses.shape != right.shape or guesses.ndim != 1:
-            raise AnonbayesError(f"{guesses.shape} guesses for {right.shape} reports.")
+            raise AnonbayesError(f"There are {guesses.shape} guesses for {right.shape} reports.")
         try:
             success = (guesses == right).astype(float)
         except (TypeError, ValueError, ArithmeticError) as odd:
@@ -167,7 +167,7 @@ def rate(
             raise AnonbayesError(f"`where` must be a mask of the {len(success)} reports.")
         success = success[mask]
     if len(success) == 0:
-        raise AnonbayesError("There are no reports of which to take the rate.")
+        raise AnonbayesError("There are no reports for which to compute the rate.")
     share = float(success.mean())
     error = float(success.std() / np.sqrt(len(success)))
     return Rate(share, len(success), error, bound)
@@ -185,7 +185,7 @@ def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -
     if senders is None:
         if n_reports != n_users:
             raise AnonbayesError(
-                f"{n_reports} reports of {n_users} users: say with senders= who sent each."
+                f"There are {n_reports} reports of {n_users} users: give senders=, one for each."
             )
         return np.arange(n_users)
     sent = _array("senders", senders)
@@ -198,17 +198,18 @@ def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -
 
 
 # -------------------------------------------------------------------------------------------------
-# The budget attack: name a holder of the raised value with the largest budget (OneID Sec. V).
+# The budget attack: guess a user with the raised value that has the largest budget (OneID Sec. V).
 
 
 @njit(cache=True)
 def best_pools(
     indptr: Ints, indices: Ints, key: Floats, counts: Ints, own: Ints, uniform: Floats, out: Ints
 ) -> None:
-    """For each report (its raised bits) the users who hold a raised value with the largest `key`.
+    """For each report (its raised bits), find the users with the raised value of the largest `key`.
 
-    A row of `out` becomes: size of the pool (0 if no raised value has holders), whether the sender,
-    who holds `own`, is in it, the value that `uniform` picks, and the place among its holders.
+    A row of `out` becomes: size of the pool (0 if nobody has a raised value), whether it contains
+    the sender, who has the value `own`, the value that `uniform` picks, and the position among its
+    users.
     """
     for i in range(len(indptr) - 1):
         best, size, inside = -1.0, 0, 0
@@ -244,8 +245,8 @@ def budget_attack(
 ) -> Attack:
     """Attack bit reports through their raised bits.
 
-    Among the raised bits of values that somebody holds, the attacker takes those with the largest
-    budget (the least noise) and names one of their holders at random; if there are none, any user.
+    Among the raised bits of values that somebody has, the attacker takes those with the largest
+    budget (the least noise) and names one of their users at random, or any user if there are none.
 
     Parameters
     ----------
@@ -260,7 +261,7 @@ def budget_attack(
     senders : array-like of int, optional
         The user who sent each report; by default user ``i`` sent report ``i``.
     seed : int, numpy.random.Generator or None
-        Of the choice among holders.
+        Seed of the random choice among users.
 
     Examples
     --------
@@ -279,14 +280,14 @@ def budget_attack(
     if not isinstance(reports, BitReports):
         raise AnonbayesError(f"reports must be BitReports, not {type(reports).__name__}.")
     if reports.size != len(domain):
-        raise AnonbayesError(f"The reports have {reports.size} bits, {domain!r}.")
+        raise AnonbayesError(f"The reports have {reports.size} bits, but the domain is {domain!r}.")
     sent = check_senders(senders, len(reports), len(users))
     rng = generator(seed, "budget_attack", domain.name)
     named, uniform = np.zeros((len(reports), 4), dtype=np.int64), rng.random(len(reports))
     own, ones = users.codes[sent], (reports.indptr, reports.indices)
     best_pools(*ones, epsilon, users.counts, own, uniform, named)
     size, inside, value, place = named.T
-    lost = size == 0  # no raised value has a holder: any user is named
+    lost = size == 0  # nobody has a raised value: any user is named
     guess = np.where(lost, rng.integers(0, len(users), len(named)), 0)
     guess[~lost] = users.holder(value[~lost], place[~lost])
     success = np.where(lost, 1.0 / len(users), inside / np.maximum(size, 1))
@@ -294,12 +295,12 @@ def budget_attack(
 
 
 # -------------------------------------------------------------------------------------------------
-# The budget attack's success, computed instead of drawn.
+# The budget attack's success, computed instead of simulated.
 #
-# The attacker names a random holder of the raised values with the largest budget. For the sender's
-# own value ``x`` that needs: no raised bit of a held value with a larger budget, bit ``x`` raised,
-# and a guess among ``c(x) + S`` users, where ``S`` sums the counts of raised values with the same
-# budget. Bits are independent, so
+# The attacker names a random user with the raised values of the largest budget. The sender, with
+# the value ``x``, is found if no bit of a value with users and a larger budget is raised, bit ``x``
+# is raised, and the guess among ``c(x) + S`` users is right, where ``S`` is the sum of the counts
+# of other raised values with the same budget. Bits are independent, so
 #
 #     E[1/(c(x) + S)] = int_0^inf exp(-c(x) z) prod_i (1 - b_i + b_i exp(-c_i z)) dz
 #
@@ -320,9 +321,9 @@ class ExpectedAttack:
     domain : Domain
         The values.
     counts : ndarray, shape (K,)
-        Users who hold each value.
+        Number of users with each value.
     success : ndarray, shape (K,)
-        Probability that the report of a holder is traced to her.
+        Probability that the report of a user with this value is traced to her.
     opened : ndarray, shape (K,)
         Probability that her report raises a non-sensitive bit.
     opened_success : ndarray, shape (K,)
@@ -337,14 +338,14 @@ class ExpectedAttack:
 
     @property
     def rate(self) -> float:
-        """Expected share of all users' reports whose sender is named (OneID Fig. 5)."""
+        """Expected share of all reports whose sender is identified (OneID Fig. 5)."""
         return float(self.counts @ self.success / self.counts.sum())
 
     @property
     def outlier_rate(self) -> float:
         """Expected share among senders with a unique value and an open bit (OneID Fig. 6).
 
-        NaN where no value is held by one user only.
+        NaN if no value has a single user.
         """
         alone = self.counts == 1
         opened = float(self.opened[alone].sum())
@@ -361,11 +362,11 @@ def expected_budget_attack(
     channel : BitChannel
         What the users' devices run.
     counts : mapping, pandas.Series or array-like
-        How many users hold each value.
+        Number of users with each value.
     budgets : Budgets, array-like, mapping or pandas.Series
         Budget of each value.
     sensitive : iterable
-        The sensitive values, or their mask, for telling outliers.
+        The sensitive values, or a mask, to define outliers.
 
     Examples
     --------
@@ -388,7 +389,7 @@ def expected_budget_attack(
     with np.errstate(divide="ignore"):
         silent = np.log1p(-miss)
         closed = np.exp(silent[is_open].sum()) * np.where(is_open, (1 - hit) / (1 - miss), 1.0)
-    # Of a report without open bits, the other bits are what they always are.
+    # In reports without non-sensitive bits, the other bits have their usual distribution.
     shut = np.where(is_open, 0.0, hit), np.where(is_open, 0.0, miss)
     closed_success = closed * _success(*shut, held, epsilon)
     return ExpectedAttack(
@@ -397,7 +398,7 @@ def expected_budget_attack(
 
 
 def _success(hit: Floats, miss: Floats, held: Floats, epsilon: Floats) -> Floats:
-    """Probability that a holder of each value is named."""
+    """Probability that a user with each value is identified."""
     n = float(held.sum())
     success = np.zeros(len(held))
     order = np.argsort(-epsilon, kind="stable")
@@ -415,7 +416,7 @@ def _success(hit: Floats, miss: Floats, held: Floats, epsilon: Floats) -> Floats
         if j - i > 1:
             x = order[i:j]
             success[x] = np.exp(before[i]) * hit[x] * _share(held[x], miss[x], n)
-    # Nothing raised that anybody holds: any user is named.
+    # No bit of a value with users is raised: any user is named.
     others = before[-1] - np.log1p(-miss)
     return success + np.where(held > 0, np.exp(others) * (1 - hit) / n, 0.0)
 
@@ -447,24 +448,24 @@ def _nodes(n: float) -> tuple[Floats, Floats]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The worst report of all, for whoever knows everybody's value.
+# The worst report of all, against someone who knows everybody's value.
 #
 # A report ``y`` comes from user ``u`` with probability ``Q(y|x_u) / sum_x c(x) Q(y|x)``. For bits
 # ``Q(y|x) = B(y) w_x`` if bit ``x`` is raised, else ``B(y) z_x``, with ``w = a/b >= 1 >= z =
-# (1-a)/(1-b)``; ``B`` cancels. So the likeliest senders hold a raised value, and the report that
-# betrays a holder of ``x`` most raises bit ``x`` alone: no list of ``2^K`` reports is needed.
+# (1-a)/(1-b)``; ``B`` cancels. So the likeliest senders have a raised value, and the report that
+# reveals most about a user with ``x`` raises only bit ``x``: ``2^K`` reports need not be listed.
 
 
 @dataclass(frozen=True)
 class WorstReport:
-    """The report that betrays its sender most.
+    """The report that reveals most about its sender.
 
     Attributes
     ----------
     accuracy : float
-        Probability with which the Bayes attacker names its sender.
+        Probability with which the Bayes attacker identifies its sender.
     value : object
-        The value of the users who are then the likeliest senders.
+        The value of the likeliest senders of that report.
     raised : bool
         Whether the report raises the bit of that value (and no other), or none at all.
     """
@@ -475,14 +476,14 @@ class WorstReport:
 
 
 def worst_report(channel: BitChannel, counts: object) -> WorstReport:
-    """Largest probability, over all reports, of naming the sender (OneID Theorem 1).
+    """Largest probability, over all reports, of identifying the sender (OneID Theorem 1).
 
     Parameters
     ----------
     channel : BitChannel
         What the users' devices run.
     counts : mapping, pandas.Series or array-like
-        How many users hold each value.
+        Number of users with each value.
 
     Examples
     --------
@@ -498,7 +499,7 @@ def worst_report(channel: BitChannel, counts: object) -> WorstReport:
     """
     held = _read_counts(counts, _bits_of(channel).domain)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A bit that nobody raises tells nothing.
+        # A bit that is never raised reveals nothing.
         raised = np.where(channel.hit > 0, channel.hit / channel.miss, 1.0)
     lowered = (1.0 - channel.hit) / (1.0 - channel.miss)
     silent = float(held @ lowered)
@@ -514,7 +515,7 @@ def worst_report(channel: BitChannel, counts: object) -> WorstReport:
 
 def _bits_of(channel: BitChannel) -> BitChannel:
     if not isinstance(channel, BitChannel):
-        raise AnonbayesError(f"The attack is on bits; a {type(channel).__name__} is no BitChannel.")
+        raise AnonbayesError(f"This attack needs a BitChannel, not a {type(channel).__name__}.")
     return channel
 
 

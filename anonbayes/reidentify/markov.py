@@ -19,12 +19,12 @@ from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, sys
 from anonbayes.reidentify.budget import Attack, Rate, check_senders
 
 # -------------------------------------------------------------------------------------------------
-# Traces: what users did, one event after the other; and how they become counts.
+# Traces: sequences of events of users, and their conversion to counts.
 
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Events of many traces end to end; trace ``i`` is ``events[starts[i]:starts[i + 1]]``."""
+    """Concatenated events of traces; trace ``i`` is ``events[starts[i]:starts[i + 1]]``."""
 
     events: Ints
     starts: Ints
@@ -64,7 +64,7 @@ def read_traces(*groups: Sequence[object]) -> list[Traces]:
         except TypeError as error:
             raise AnonbayesError(f"Traces of group {number} mix kinds of events: {error}") from None
     if len({"n" if part.dtype.kind in "iufb" else part.dtype.kind for part in flat} - {"O"}) > 1:
-        raise AnonbayesError("Some traces hold numbers, others texts; they would never match.")
+        raise AnonbayesError("Some traces contain numbers and others texts, which never match.")
     codes, _ = pd.factorize(np.concatenate(flat))
     out, first = [], 0
     for size in sizes:
@@ -83,7 +83,7 @@ def _is_list(given: object) -> bool:
 
 
 def _read_trace(trace: object) -> npt.NDArray[Any] | None:
-    """Events of a trace; None for what is no list of them."""
+    """Return the events of a trace; None if this is not a list of events."""
     if not _is_list(trace):
         return None
     try:
@@ -102,11 +102,11 @@ def synthetic_traces(
     wander: float = 0.2,
     seed: int | np.random.Generator | None = 0,
 ) -> Ints:
-    """Made-up traces of users who each have habits: a matrix, users by events.
+    """Simulate traces of users with habits; returns a matrix, users by events.
 
     A user moves among a few favourite places, drawn by popularity (place ``i`` in proportion to
-    ``1/(i+1)``), each visited again and again with her own preference; with probability `wander`
-    she goes to any place, by popularity.
+    ``1/(i+1)``), each visited repeatedly with her own preference; with probability `wander` she
+    goes to any place, by popularity.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def synthetic_traces(
     if n_users * max(n_events, favourites) * favourites > MOST_VISITS or n_places > MOST_VISITS:
         raise AnonbayesError(f"That is more than {MOST_VISITS:,} visits or places; give fewer.")
     if not 0 <= read_number("wander", wander) <= 1:
-        raise AnonbayesError(f"wander={wander!r} is not a probability.")
+        raise AnonbayesError(f"wander={wander!r} must be a probability.")
     rng = read_generator(seed)
     ladder = np.cumsum(1.0 / np.arange(1, n_places + 1))
     ladder /= ladder[-1]
@@ -137,9 +137,9 @@ def synthetic_traces(
 
 
 # -------------------------------------------------------------------------------------------------
-# The Markov matcher, which asks whose habits explain a trace best (PIE Sec. 5.1).
+# The Markov matcher, which finds the user whose habits explain a trace best (PIE Sec. 5.1).
 
-# Scores held at a time.
+# Number of scores held at a time.
 BLOCK = 8_000_000
 MOST_VISITS = 2_000_000_000
 """Places looked at, or made up, when traces are drawn."""
@@ -147,7 +147,7 @@ MOST_VISITS = 2_000_000_000
 
 @dataclass(frozen=True, eq=False)
 class MarkovAttack(Attack):
-    """An attack by scores: the best score names the sender, the best few make a short list.
+    """An attack by scores: the user with the best score is named, those with the best few listed.
 
     Attributes
     ----------
@@ -156,9 +156,9 @@ class MarkovAttack(Attack):
     impostor : ndarray, shape (n, m)
         The same under the models of `m` random other users.
     above, tied : ndarray of int, shape (n,)
-        Users with a better score than the sender, and with the same one (herself included).
+        Number of users with a better score than the sender, and with the same (including her).
     n_users : int
-        Number of users among whom the sender is looked for.
+        Number of users who may be the sender.
     """
 
     genuine: Floats = field(kw_only=True, repr=False)
@@ -173,15 +173,15 @@ class MarkovAttack(Attack):
         ``top(1)`` is the identification rate of the best-score rule.
         """
         if read_whole("k", k, least=1) > self.n_users:
-            raise AnonbayesError(f"k={k!r}: there are {self.n_users} users only.")
+            raise AnonbayesError(f"k={k!r} must be at most the number of users, {self.n_users}.")
         named = np.clip((k - self.above) / self.tied, 0.0, 1.0)
         return Rate(float(named.mean()), len(named), float(named.std() / np.sqrt(len(named))))
 
     def system_entropy(self, *, k: int = 1) -> SystemEntropy:
-        """PSE of the scores, in bits, as if users were infinitely many; `k` neighbours.
+        """PSE of the scores, in bits, in the limit of many users; `k` neighbours.
 
-        Scores of all traces are pooled. Where likelihoods of rare and of common traces differ
-        much, that loses what they say.
+        The scores of all traces are pooled. If the likelihoods of rare and common traces differ
+        much, this loses information.
         """
         return system_entropy(self.genuine, self.impostor, k=k)
 
@@ -199,7 +199,7 @@ def markov_attack(
     impostors: int = 100,
     seed: int | np.random.Generator | None = 0,
 ) -> MarkovAttack:
-    """Name the sender of each trace by users' transition habits.
+    """Identify the sender of each trace by users' transition habits.
 
     For each user, a visit distribution and a transition matrix are counted from her training trace;
     the score of a trace is its log-likelihood, the first event by visits, the others by
@@ -210,16 +210,16 @@ def markov_attack(
     traces : sequence of sequences
         What was sent, possibly through a channel: one trace per row, numbers or texts.
     training : sequence of sequences
-        What the adversary knows of each user. With other data of the same people it is a
-        partial-knowledge attack, with the very traces before the channel the maximum-knowledge one.
+        What the adversary knows about each user. Other data of the same people make it a
+        partial-knowledge attack, the same traces before the channel a maximum-knowledge attack.
     senders : array-like of int, optional
         Position in `training` of each trace's sender; by default the same position.
     floor : float
-        Stands for probabilities of zero.
+        Replaces probabilities of zero.
     impostors : int
-        Impostor scores kept for each trace.
+        Number of impostor scores kept for each trace.
     seed : int, Generator or None
-        Of ties and of the impostors.
+        Seed for ties and for the choice of impostors.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def markov_attack(
     n, n_users = len(sent), len(known)
     read_share("floor", floor, "a small probability")
     if n_users < 2:
-        raise AnonbayesError("There is only one user; give the training traces of several.")
+        raise AnonbayesError("There is only one user; identification needs the traces of several.")
     right = check_senders(senders, n, n_users)
     counts, habits = _features(sent, known, floor)
     rng = generator(seed, "markov_attack")
@@ -273,7 +273,7 @@ def markov_attack(
 def _features(
     sent: Traces, known: Traces, floor: float
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Counts of each trace's steps, and by how much each user's habits raise a step's score."""
+    """Counts of each trace's steps, and how much each user's habits raise a step's score."""
     size = int(max(sent.events.max(), known.events.max())) + 1
     user, origin, target = _transitions(known)
     owners = np.concatenate([known.owner, user])
@@ -283,7 +283,7 @@ def _features(
         (np.ones(len(done)), (place, owners)), shape=(len(names), len(known))
     ).tocoo()
     step, who = (coordinate.astype(np.int64) for coordinate in seen.coords)
-    # A visit is a share of the user's visits, a transition of those from its origin.
+    # A visit is a share of the user's visits, a transition a share of those from its origin.
     parent = who * (size + 1) + np.minimum(names[step] // size, size)
     _, group = np.unique(parent, return_inverse=True)
     share = seen.data / np.bincount(group, weights=seen.data)[group]
@@ -308,7 +308,7 @@ def _transitions(traces: Traces) -> tuple[Ints, Ints, Ints]:
 
 
 def _best(scores: Floats, rng: np.random.Generator) -> Ints:
-    """User with the best score of each row; a random one of several."""
+    """User with the best score in each row, at random if several have it."""
     guess = scores.argmax(axis=1)
     best = scores.max(axis=1, keepdims=True)
     candidates = scores >= best - 1e-9 * np.maximum(1.0, np.abs(best))
@@ -319,7 +319,7 @@ def _best(scores: Floats, rng: np.random.Generator) -> Ints:
 
 
 def _others(owners: Ints, n_users: int, kept: int, rng: np.random.Generator) -> Ints:
-    """Random users who are not the sender; all of them, once each, when that is what is kept."""
+    """Random users other than the sender; if `kept` is all of them, each exactly once."""
     if kept == n_users - 1:
         draw = np.tile(np.arange(kept), (len(owners), 1))
     else:

@@ -129,7 +129,7 @@ def test_groups_must_fit_together():
     with pytest.raises(ab.AnonbayesError, match="different domains"):
         other = ab.RAPPOR(ab.Domain("y", range(3)), 1.0)
         ab.budgets.combine([(channel, reports), (other, other.release([1], seed=1))])
-    with pytest.raises(ab.AnonbayesError, match="without reports"):
+    with pytest.raises(ab.AnonbayesError, match="has no reports"):
         ab.budgets.combine([(channel, channel.release([], seed=1))])
     with pytest.raises(ab.AnonbayesError, match="3 support counts for 12 values"):
         ab.budgets.combine([(channel, ab.SupportCounts(np.zeros(3, dtype=int), 4))])

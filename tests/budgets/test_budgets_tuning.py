@@ -273,7 +273,10 @@ def test_from_a_survey():
         (lambda b, c: b.worst_case(DOMAIN, "10", 1), "n='10' must be a whole"),
         (lambda b, c: b.worst_case(DOMAIN, 10.5, 1), "n=10.5 must be a whole"),
         (lambda b, c: b.worst_case(DOMAIN, 10, "2"), "gamma='2' must be a number"),
-        (lambda b, c: b.from_counts(DOMAIN, 2, [0.5, 0.5, 1, 0]), "'clinic' is 0.5; give whole"),
+        (
+            lambda b, c: b.from_counts(DOMAIN, 2, [0.5, 0.5, 1, 0]),
+            "'clinic' is 0.5, but must be an integer",
+        ),
         (lambda b, c: b.reidentification_budget(["a"], 10, 2), "counts must be numbers"),
         (lambda b, c: b.reidentification_budget([11], 10, 2), "between 0 and n=10"),
         (lambda b, c: b.worst_case(DOMAIN, 100, 5, cap=-1), "cap=-1"),

@@ -229,7 +229,9 @@ def test_bad_columns(refused, held, tmp_path):
     assert "Column 'answer', row 950: 'd' is not one of the values" in said
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;b\n;c\n")
     estimate = ["channel", "estimate", "r.csv"]
-    assert "row 2 (the first is 0): the cell is empty" in refused(*estimate, *options("rappor"))
+    assert "row 2 (rows are counted from 0): the cell is empty" in refused(
+        *estimate, *options("rappor")
+    )
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;e\n")
     assert "row 1: '01x1' is not a string of 4 zeros" in refused(*estimate, *options("rappor"))
     assert "row 0: '0101' is not a/b/y" in refused(*estimate, *options("local_hashing"))

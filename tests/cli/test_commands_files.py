@@ -263,7 +263,7 @@ def test_all_gaps_are_named_at_once(refused, tmp_path):
         "anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--out", "o"
     )
     assert all(name in message for name in ("BMI 10", "Geschlecht 8", "Aufnahme 7", "--missing"))
-    assert "row 4 (the first is 0)" in message
+    assert "row 4 (rows are counted from 0)" in message
 
 
 def test_a_released_table_is_noticed_by_init(run, refused, tmp_path):

@@ -162,7 +162,7 @@ def test_bad_pie(refused, visits):
     assert "Did you mean 'user'" in refused(*ask, "--user", "usr", "--region", "region")
     assert "give --compare" in refused(*ask, "--plot", "p.png")
     assert "kind='magic'" in refused("pie", "bound", *RESPONSE, "--users", 5, "--kind", "magic")
-    assert "even a report that says nothing" in refused(
+    assert "even an uninformative report" in refused(
         "pie", "bound", *RESPONSE, "--users", 50, "--target-error", 0.999
     )
 
@@ -228,7 +228,7 @@ def test_leakage_of_a_release(run_json, run, tmp_path):
         (
             "column",
             ["--out", "x.csv", "--bins", 2, "--column", "note"],
-            "(the first is 0): the cell",
+            "(rows are counted from 0): the cell",
         ),
         ("average", ["--largest-error", -1], "must be larger than 0"),
         ("average", ["--largest-error", 5, "--numbers", "1,2"], "either a table and --column"),

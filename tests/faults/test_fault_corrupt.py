@@ -89,7 +89,7 @@ def test_a_file_that_would_have_others_read_or_loaded_is_not_opened(way, whole, 
             made.set_filter(32015, h5py.h5z.FLAG_OPTIONAL)  # Zstandard, a plugin
             space = h5py.h5s.create_simple((4,))
             h5py.h5d.create(group.id, b"more", h5py.h5t.NATIVE_INT64, space, made)
-    refused(copy, "posterior/more' lies in another file, or needs a plugin")
+    refused(copy, "posterior/more' is in another file, or needs a plugin")
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.1, 0.5, 0.9, 0.998])
@@ -139,7 +139,7 @@ def test_a_number_changed_by_the_disk(whole, copy, post):
     good = whole.read_bytes()
     assert good.count(number) == 1
     copy.write_bytes(good.replace(number, number[::-1]))
-    refused(copy, "damaged: it is not what was written. Take it from a backup, or make it again")
+    refused(copy, "damaged: its content has changed. Restore it from a backup, or make it again")
 
 
 def test_a_number_changed_on_purpose(copy, post):

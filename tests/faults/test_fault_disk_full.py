@@ -149,7 +149,7 @@ def test_a_run_goes_on_when_there_is_room_again(kind, start, small_disk, tmp_pat
 
 
 def test_places_that_do_not_exist_or_are_directories(found, tmp_path):
-    with pytest.raises(FileError, match=r"no directory '.*nowhere'; make it first"):
+    with pytest.raises(FileError, match=r"directory '.*nowhere' does not exist; create it first"):
         found.risk.to_json(tmp_path / "nowhere" / "risk.json")
     with pytest.raises(FileError, match="is a directory"):
         found.risk.to_json(tmp_path)

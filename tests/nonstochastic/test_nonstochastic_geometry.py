@@ -217,12 +217,12 @@ def test_range_of_a_query_is_found(query, box, wanted):
             lambda: log_slab_measures(
                 ns.LinearQuery(np.arange(1, 21)), ns.Box.cube(0, 1, 20), np.array([0, 1, 210.0])
             ),
-            "20 coordinates with different weights",
+            "20 coordinates have different weights",
         ),
         (lambda: as_query([1, 2, 3], SQUARE), "3 weights"),
         (lambda: as_query(lambda x: x, SQUARE), "last axis"),
         (lambda: as_query(lambda x: x[..., 0] * np.nan, SQUARE), "not finite"),
-        (lambda: ns.smallest_enclosing_ball(np.zeros((0, 2))), "points of shape"),
+        (lambda: ns.smallest_enclosing_ball(np.zeros((0, 2))), "at least one finite point"),
     ],
 )
 def test_bad_geometry_says_what_is_wrong(call, words):

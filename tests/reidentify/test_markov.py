@@ -99,7 +99,7 @@ def test_impostors_are_others():
         ({"senders": [0]}, "each of the 2 reports"),
         ({"training": [[1, 2]]}, "only one user"),
         ({"traces": [[1], []]}, "trace 1 of group 0"),
-        ({"traces": [["a"], ["b"]]}, "numbers, others texts"),
+        ({"traces": [["a"], ["b"]]}, "numbers and others texts"),
         ({"traces": [[1.0], [np.nan]]}, "Trace 1 of group 0 has a missing event"),
         ({"training": [["a", "b"], ["b", None]], "traces": [["a"], ["b"]]}, "Trace 1 of group 1"),
         ({"traces": ["home", "work"]}, "trace 0 of group 0 is not a list"),

@@ -153,12 +153,13 @@ def test_errors_are_those_of_small_files(engine, people, release, large, tmp_pat
 
     raises(
         people.assign(age=people["age"].where(people.index % 100 != 57, "40")),
-        "Column 'age' of the cleartext table, row 57 (the first is 0): the value is not in the "
-        "released table's domain (4 rows).",
+        "Column 'age' of the cleartext table, row 57 (rows are counted from 0): the value is not in "
+        "the released table's domain (4 rows).",
     )
     raises(
         people.assign(sex=people["sex"].where(people.index < 390, "")),
-        "the first in column 'sex', row 390 (the first is 0); empty cells by column: sex 10.",
+        "the first in column 'sex', row 390 (rows are counted from 0); empty cells by column: "
+        "sex 10.",
     )
     raises(
         people.rename(columns={"sex": "sexes"}),
@@ -259,7 +260,7 @@ def test_empty_cells_are_named_alike(engine, people, release, large, tmp_path):
         said.append(str(caught.value))
         large(engine)
     assert said[0] == said[1]
-    assert "column 'sex', row 44 (the first is 0)" in said[0] and "sex 2" in said[0]
+    assert "column 'sex', row 44 (rows are counted from 0)" in said[0] and "sex 2" in said[0]
     write(people.assign(sex=""), tmp_path)
     asked = scenario(tmp_path, "drop", RELEASED)
     with pytest.raises(AnonbayesError, match="empty"):
