@@ -153,8 +153,8 @@ def test_errors_are_those_of_small_files(engine, people, release, large, tmp_pat
 
     raises(
         people.assign(age=people["age"].where(people.index % 100 != 57, "40")),
-        "Column 'age' of the cleartext table, row 57 (rows are counted from 0): the value is not in "
-        "the released table's domain (4 rows).",
+        "Column 'age' of the cleartext table, row 57 (rows are counted from 0): the value is not "
+        "in the released table's domain (4 rows).",
     )
     raises(
         people.assign(sex=people["sex"].where(people.index < 390, "")),
