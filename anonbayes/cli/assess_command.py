@@ -224,6 +224,7 @@ def compare(
     limits, the exit code is 3 if no release keeps all of them. --json prints releases (with all
     measures), standard_errors, threat, best, ties, limits, exceeded.
     """
+    from anonbayes.formats import count
     from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS
     from anonbayes.scenario.outputs import announce
     from anonbayes.scenario.release_assessment import prepare_sweep
@@ -238,7 +239,7 @@ def compare(
         for source in _sources(releases)
     }
     check_free([plot, report], force=force)
-    title = f"{len(variants)} releases of {asked.values['cleartext'].name}"
+    title = f"{count(len(variants), 'release')} of {asked.values['cleartext'].name}"
     first = next(iter(variants.values())).model_copy(update={"question": title})
     announce("Reading the files ...")
     with asked.in_options():

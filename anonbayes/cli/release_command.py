@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -284,13 +285,18 @@ MODELS = {
 
 
 def _models(table: ReleasedTable, population: Path | None, asked: Asked) -> dict[str, float]:
-    from anonbayes.io.text import read_csv_text
     from anonbayes.risk.syntactic import privacy_models
+    from anonbayes.scenario.people_in_clear import PeopleInClear, read_people
 
     if not table.secrets_known or not table.n_groups:
         return {}
-    how = {name: asked.values[name] for name in ("sep", "encoding", "decimal")}
-    everybody = None if population is None else read_csv_text(population, **how)
+    everybody = None
+    if population is not None:
+        how = {name: asked.values[name] for name in ("sep", "encoding", "decimal", "missing")}
+        source = PeopleInClear(file=population, **how)
+        spelled = {**asked.options, "cleartext.missing": "--missing"}
+        with replace(asked, options=spelled).in_options():
+            everybody = read_people(source, used=table.attributes).frame
     return privacy_models(table, population=everybody)
 
 

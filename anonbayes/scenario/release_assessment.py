@@ -585,13 +585,13 @@ class AssessmentSweep:
     def _words(
         self, compared: Comparison, table: pd.DataFrame, chosen: Recommendation | None
     ) -> str:
-        from anonbayes.formats import number, share
+        from anonbayes.formats import count, number, share
         from anonbayes.risk.measures import MEASURES
 
         n = int(table["efficient"].sum())
         lines = [
-            f"{len(table)} releases compared; {n} {'is' if n == 1 else 'are'} worth considering: "
-            "no other is as good in threat and usefulness and clearly better in one."
+            f"{count(len(table), 'release')} compared; {n} {'is' if n == 1 else 'are'} worth "
+            "considering: no other is as good in threat and usefulness and clearly better in one."
         ]
         if chosen is None:
             lines.append("No release keeps all limits. The least threatening:")

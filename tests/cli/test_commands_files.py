@@ -188,6 +188,22 @@ def test_files_of_values_are_spelled_like_the_other_files(run, run_json, refused
     assert "BMI" in said and "no numbers" in said  # without --decimal they are texts
 
 
+def test_a_population_with_gaps_is_read_as_the_release_is(run_json, refused, tmp_path):
+    """One meaning of --missing for both files; delta-presence is that of the people left."""
+    frame = hospital()[["Geschlecht", "PLZ", "Diagnose"]]
+    everybody = pd.concat([frame, frame], ignore_index=True).drop(columns="Diagnose")
+    everybody.to_csv(tmp_path / "whole.csv", sep=";", index=False)
+    everybody.loc[len(everybody)] = ["", "01067"]
+    everybody.to_csv(tmp_path / "all.csv", sep=";", index=False)
+    frame.to_csv(tmp_path / "r.csv", sep=";", index=False)
+    ask = ["describe", "r.csv", "--sensitive", "Diagnose", "--population"]
+    said = refused(*ask, "all.csv")
+    assert "cells are empty, the first in column 'Geschlecht'" in said and "--missing" in said
+    found = run_json(*ask, "all.csv", "--missing", "drop")["privacy_models"]
+    assert found == run_json(*ask, "whole.csv")["privacy_models"]
+    assert found["delta_low"] == found["delta_high"] == 0.5
+
+
 def test_excel_is_read_or_its_reader_is_named(refused, tmp_path):
     (tmp_path / "people.xlsx").write_bytes(b"PK")
     try:
