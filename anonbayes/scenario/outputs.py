@@ -125,6 +125,9 @@ def audit_record(audit: Audit) -> dict[str, object]:
 
 BAYES = "Drawing shares from their posterior (slower the first time, while code is compiled)"
 
+SAID: set[str] = set()
+"""Lines that the terminal has been shown, and need not be shown again in a later stage."""
+
 
 @contextlib.contextmanager
 def stage(what: str, *, shown: bool = True, bars: bool = False) -> Iterator[None]:
@@ -133,8 +136,14 @@ def stage(what: str, *, shown: bool = True, bars: bool = False) -> Iterator[None
         yield
         return
     screen = announce(f"{what} ..." if bars else "")
+
+    def say(line: str) -> None:
+        if line not in SAID:
+            screen.print(line)
+        SAID.add(line)
+
     with contextlib.nullcontext() if bars else screen.status(f"{what} ..."):
-        with told_of_compiling(screen.print):
+        with told_of_compiling(say):
             yield
 
 

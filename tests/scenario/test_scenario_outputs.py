@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import plain
 from anonbayes.risk.measures import Limit
+from anonbayes.scenario import outputs
 from anonbayes.scenario.load import load
 from anonbayes.scenario.outputs import Place, Result, content_of, told_of_compiling
 
@@ -115,3 +117,14 @@ def test_compiling_is_told_once():
     with told_of_compiling(said.append):
         one(1)
     assert len(said) == 1
+
+
+def test_later_stages_do_not_tell_of_compiling_again(capsys, monkeypatch):
+    import numba
+
+    monkeypatch.setattr(outputs, "SAID", set())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for work in (lambda x: x + 1, lambda x: x - 1):
+        with outputs.stage("Work"):
+            numba.njit(work)(1)
+    assert capsys.readouterr().err.count("Compiling") == 1
