@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.ticker import Locator
 
     from anonbayes.arrays import Floats
 
@@ -181,22 +182,14 @@ def percent_axis(*axes: Axis) -> None:
 
 def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
     """Label factors as ×1, ×2, ×4; with `logs`, the data are logarithms to base 2."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-    class Doublings(LogLocator):
-        """Powers of 2, or what lies between two of them."""
-
-        def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-            ticks = super().tick_values(vmin, vmax)
-            inside = sum(vmin <= tick <= vmax for tick in ticks)
-            return ticks if inside > 1 else MaxNLocator(3).tick_values(vmin, vmax)
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
     axis: Axis = getattr(ax, f"{which}axis")
     if logs:
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     else:
         getattr(ax, f"set_{which}scale")("log", base=2)
-        axis.set_major_locator(Doublings(base=2, numticks=9))
+        axis.set_major_locator(_log_locator(base=2, numticks=9))
         axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(
         FuncFormatter(lambda x, _: f"×{_power(round(2.0**x if logs else x, 4))}")
@@ -205,16 +198,29 @@ def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
 
 def plain_log_axis(ax: Axes, which: str = "x") -> None:
     """Make x, y or both ("xy") logarithmic, with plainly written, non-overlapping tick labels."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     is_narrow(ax)
     for name in which:
         ax.set(**{f"{name}scale": "log"})
         axis: Axis = getattr(ax, f"{name}axis")
         low, high = sorted(axis.get_view_interval())
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200 * low else (1.0,)))
+        axis.set_major_locator(_log_locator(subs=(1.0, 2.0, 5.0) if high < 200 * low else (1.0,)))
         axis.set_major_formatter(FuncFormatter(lambda x, _: _power(x)))
         axis.set_minor_formatter(NullFormatter())
+
+
+def _log_locator(**how: Any) -> Locator:
+    """Return a locator of powers, or of round numbers where fewer than two powers are in view."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    class Powers(LogLocator):
+        def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+            ticks = super().tick_values(vmin, vmax)
+            inside = sum(vmin <= tick <= vmax for tick in ticks)
+            return ticks if inside > 1 else MaxNLocator(3).tick_values(vmin, vmax)
+
+    return Powers(**how)
 
 
 def _power(value: float) -> str:

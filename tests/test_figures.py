@@ -104,10 +104,11 @@ def test_ticks_are_written_as_people_write_them():
     plt.close("all")
 
 
-def test_factors_within_a_doubling_have_ticks():
+@pytest.mark.parametrize(("axis", "ends"), [(times_axis, [1.001, 1.02]), (plain_log_axis, [6, 9])])
+def test_logarithmic_axes_of_a_short_range_have_ticks(axis, ends):
     ax = make_axes(None)
-    times_axis(ax)
-    ax.plot([1.001, 1.02], [0, 1])
+    ax.plot(ends, [0, 1])
+    axis(ax)
     low, high = ax.get_xlim()
     assert sum(low <= tick <= high for tick in ax.get_xticks()) >= 2
     plt.close("all")
