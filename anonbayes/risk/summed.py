@@ -429,9 +429,9 @@ def assess_parts(
         known = tasks.ask("records", _lost, [(bucket,) for bucket in held])
         if lost := sum(people for _, people in known):
             raise TableError(
-                f"{lost} rows of the cleartext fit no row of the release with their sensitive "
-                "value. The release is not one of this cleartext: check that both have the same "
-                "people and the same spelling of values."
+                f"{lost} rows of the cleartext match no row of the release with their sensitive "
+                "value. This is not a release of this cleartext: check that both contain the same "
+                "people and spell values alike."
             )
         best = _ideal(tasks, skeleton, totals, held)
         measured = [

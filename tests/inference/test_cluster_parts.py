@@ -221,7 +221,7 @@ def test_a_worker_that_dies_while_people_are_assessed(fitted, monkeypatch):
 def test_people_of_another_release_are_refused(client, fitted, tmp_path):
     fit, frames = fitted
     people = people_of(frames)
-    with pytest.raises(ab.AnonbayesError, match="not one of this cleartext"):
+    with pytest.raises(ab.AnonbayesError, match="release of this cleartext"):
         fit.assess(people.assign(ill="illness 1"), client=client)
     with pytest.raises(ab.AnonbayesError, match=r"'sex'.*4 of part 0"):
         fit.assess(people.assign(sex=people["sex"].where(people.index != 4, "x")), client=client)
@@ -234,7 +234,7 @@ def test_people_of_another_release_are_refused(client, fitted, tmp_path):
     of_seven = [set(frames[2][1][last["g"] == g]) for g in last["g"][last["age"] == 7]]
     other = next(s for s in range(5) if not any(s in values for values in of_seven))
     stranger = pd.DataFrame({"age": [7, 7], "sex": ["f", "m"], "ill": f"illness {other}"})
-    with pytest.raises(ab.AnonbayesError, match=r"2 rows .* fit no row"):
+    with pytest.raises(ab.AnonbayesError, match=r"2 rows .* match no row"):
         small.assess(pd.concat([people, stranger]), client=client)
     with pytest.raises(ab.AnonbayesError, match="where its parts are"):
         replace(fit, parts=None).assess(people, client=client)
