@@ -1,1 +1,1 @@
-"""Who stands out: people of the population who share a record, with intervals."""
+"""Who stands out: how many people in the population share a record, with intervals."""

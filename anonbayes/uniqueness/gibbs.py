@@ -1,10 +1,10 @@
 """Gibbs sampler of the mixture.
 
-A sweep draws a class for each row given ``theta``, line by line of distinct records, and once more
-row by row with ``theta`` integrated out, which lets classes appear, vanish and change ten times as
-fast. It then splits the counts of coarse cells among their values, and draws ``kappa``, ``m`` (with
-numbers of tables as in a Chinese restaurant), ``theta`` and ``w``. Its cost is distinct records
-times classes: records of many rows, and most of very many records, are left out of the second
+A sweep draws a class for each row given ``theta``, by distinct records, and again row by row with
+``theta`` integrated out, which lets classes appear, vanish and change ten times as fast. It then
+divides the counts of coarse cells among their values, and draws ``kappa``, ``m`` (with numbers of
+tables as in a Chinese restaurant), ``theta`` and ``w``. Its cost is the number of distinct records
+times classes: records with many rows, and most of very many records, are left out of the second
 step.
 """
 
@@ -32,11 +32,11 @@ from anonbayes.uniqueness.mixture import (
 )
 
 MOST_MISSED = 1e6
-"""Most values that a sample may have missed; the logarithm of their number has an even prior."""
+"""Largest number of values that a sample may have missed, whose logarithm has a flat prior."""
 FEW = 8
-"""Rows of a record, at most, that are seated one by one."""
+"""Largest number of rows of a record that are seated one by one."""
 MOST_RESEATED = 20_000
-"""Records of a sweep, about, whose rows are seated a second time."""
+"""Approximate number of records per sweep whose rows are seated a second time."""
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
-"""Is a record unique in the population? Frequencies of records beyond the sample, with intervals.
+"""Is a record unique in the population? Population frequencies of records, with intervals.
 
-A record that nobody else in a table has is a risk only if hardly anybody else in the population
-has it. The population is not seen; `mixture` learns it from the sample.
+A record that is unique in a table is a risk only if hardly anybody else in the population has it.
+The population is not observed; `mixture` estimates it from the sample.
 """
 
 from __future__ import annotations
@@ -53,52 +53,51 @@ __all__ = ["Identity", "identity", "identity_model"]
 MEASURES: Mapping[str, str] = {
     "sample_uniques": "rows whose record occurs once in the sample",
     "unique_in_population": "of these, people who are alone with their record in the population",
-    "population_uniques": "people of the population who are alone with their record",
-    "matches_of_uniques": "correct matches when each sample unique is matched to somebody",
-    "matches": "correct matches when every row is matched to somebody who shares its record",
-    "prosecutor_highest": "chance to pick the right row, at most, knowing who is in the sample",
+    "population_uniques": "people in the population who are alone with their record",
+    "matches_of_uniques": "correct matches if each sample unique is matched to somebody",
+    "matches": "correct matches if every row is matched to somebody who shares its record",
+    "prosecutor_highest": "highest probability of picking the right row, knowing who is in it",
     "prosecutor_average": "the same, on average over the rows",
-    "journalist_highest": "chance to pick the right person of the population, at most",
+    "journalist_highest": "highest probability of picking the right person in the population",
     "marketer": "share of the rows that are matched correctly",
-    "k_map": "people of the population who share a record, at least",
-    "bits": "information of a record about who its owner is, in bits, on average",
-    "bits_highest": "the same, of the record that tells most",
+    "k_map": "smallest number of people in the population who share a record",
+    "bits": "information of a record about its owner's identity, in bits, on average",
+    "bits_highest": "the same, for the most informative record",
     "bits_possible": "the worst case: everybody is unique",
 }
-"""Lines of `Identity.summary` and what they count."""
+"""Rows of `Identity.summary` and what they count."""
 MOST_SWEEPS, RECORD_SWEEPS = 10, 50_000
-"""Sweeps per draw, at most; and distinct records times sweeps, at most, where there are several."""
+"""Largest number of sweeps per draw, and of distinct records times sweeps if there are several."""
 REPEATED = ("journalist_highest", "marketer", "bits_highest")
-"""Measures that are others in another scale, and not stored again among the draws."""
+"""Measures that are others on another scale, and are not stored among the draws."""
 
 
 @dataclass(frozen=True, eq=False)
 class Identity:
-    """Who stands out in the population, by the posterior of a mixture of products.
+    """Who stands out in the population, from the posterior of a mixture model. See `identity`.
 
     Attributes
     ----------
     summary : pandas.DataFrame
-        One line per measure (see `MEASURES`): ``estimate``, and ``low`` and ``high`` of an
-        equal-tailed interval for the actual, finite population; what is known from the sample
-        alone has no interval.
+        One line per measure: ``estimate``, and ``low`` and ``high`` of an equal-tailed interval for
+        the actual, finite population; what follows from the sample alone has no interval.
     rows : pandas.DataFrame
         One line per row of the sample, in its order: ``sample_frequency``, ``people`` (expected
         number of people who share the record), ``unique`` (probability of being the only one) and
         ``match`` (probability that somebody who picks one of those people picks the right one),
-        each with ``_low`` and ``_high``: an interval for what it would be if the population's
-        distribution were known; and ``household_match`` where households were named.
+        each with ``_low`` and ``_high`` of an interval for its value if the population's
+        distribution were known; and ``household_match`` if households were given.
     population, sample_size : int
-        People in the population, and rows of the sample.
+        Number of people in the population, and of rows in the sample.
     attributes : tuple of str
-        What makes a record.
+        The attributes that form a record.
     probability : float
         Probability of the intervals.
     idata : InferenceData or DataTree
-        What chains must agree in, for ArviZ and `diagnose`: draws of the measures, and of the
-        ``people`` who share 20 of the records, common and rare ones. ``sample_stats`` has the
-        log-likelihood (``records_log_likelihood``) and the effective number of classes
-        (``classes_used``), in which chains may differ although the answers agree.
+        Quantities on which chains must agree, for ArviZ and `diagnose`: draws of the measures, and
+        of the ``people`` who share 20 of the records, common and rare ones. ``sample_stats`` has
+        the log-likelihood (``records_log_likelihood``) and the effective number of classes
+        (``classes_used``), in which chains may differ although the results agree.
     """
 
     summary: pd.DataFrame
@@ -113,15 +112,15 @@ class Identity:
     _mixtures: tuple[tuple[Floats, Floats], ...] = field(repr=False)
 
     def contributions(self, rows: Sequence[int] | None = None) -> pd.DataFrame:
-        """How much likelier each attribute makes it that a row is unique.
+        """How much each attribute increases the probability that a row is unique.
 
-        The probability of being unique less the same without the attribute, by the last
+        This is the probability of being unique minus that without the attribute, from the last
         parameters of each chain.
 
         Parameters
         ----------
         rows : sequence of int, optional
-            Places of rows in the sample; by default the ten likeliest to be unique.
+            Positions of rows in the sample; by default the ten most likely to be unique.
 
         Examples
         --------
@@ -173,21 +172,21 @@ class Identity:
     def minimal_uniques(
         self, rows: Sequence[int] | None = None, *, largest: int = 3
     ) -> pd.DataFrame:
-        """Return the smallest sets of attributes on which rows are unique in the sample, as SUDA.
+        """Find the smallest sets of attributes on which rows are unique in the sample, as in SUDA.
 
         Parameters
         ----------
         rows : sequence of int, optional
-            Places of rows in the sample; by default the ten likeliest to be unique.
+            Positions of rows in the sample; by default the ten most likely to be unique.
         largest : int, default 3
-            Largest set to look at.
+            Largest size of a set.
 
         Returns
         -------
         pandas.DataFrame
-            ``smallest`` (size of the smallest set, 0 if none is that small), ``sets`` (how many are
-            minimal), ``score`` (as in SUDA: small sets count more), and for each attribute the
-            share of the score in sets that it is part of.
+            ``smallest`` (size of the smallest set, 0 if none is that small), ``sets`` (number of
+            minimal sets), ``score`` (as in SUDA: small sets count more), and for each attribute the
+            share of the score in sets that contain it.
 
         References
         ----------
@@ -211,7 +210,7 @@ class Identity:
         if n_sets > MOST_SETS:
             raise AnonbayesError(
                 f"{n} attributes have {n_sets:,} sets of at most {largest}, more than "
-                f"{MOST_SETS:,}; take a smaller largest=."
+                f"{MOST_SETS:,}; use a smaller largest=."
             )
         records, lines = self._sample.records, self._sample.line_of_row[places]
         counted = minimal_uniques(records.cells, records.rows, largest)
@@ -232,17 +231,17 @@ class Identity:
         return places
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot how often a record occurs in the sample against the chance to be found by it.
+        """Plot the probability of identification by how often a record occurs in the sample.
 
-        Bars hold nine of ten rows, dots are their medians: the probability of a correct match, and
-        of being unique in the population. Crosses are what the sample alone would say, ``1/f``.
+        Dots are medians, bars contain nine of ten rows: the probability of a correct match, and of
+        being unique in the population. Crosses show what the sample alone would suggest, ``1/f``.
         """
         axes = make_axes(ax, 6.0, 4.2)
         often = self.rows["sample_frequency"].to_numpy()
         groups = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 9), (10, np.inf)]
         groups = [g for g in groups if ((often >= g[0]) & (often <= g[1])).any()]
         series = (
-            ("match", COLOURS["more"], "o", "a match is right"),
+            ("match", COLOURS["more"], "o", "a match is correct"),
             ("unique", COLOURS["less"], "s", "unique in the population"),
         )
         for shift, (column, colour, mark, label) in zip((-0.12, 0.12), series, strict=True):
@@ -263,14 +262,14 @@ class Identity:
             f"{line['high']:,.0f})",
             fontsize="medium",
         )
-        axes.set(xlabel="How many rows of the sample have the record", ylabel="Probability")
+        axes.set(xlabel="Number of sample rows with the record", ylabel="Probability")
         axes.set_ylim(-0.02, 1.04)
         percent_axis(axes.yaxis)
         legend_below(axes, 3)
         return axes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary in plain types; nothing about single rows."""
+        """Return the summary as plain types, without data of single rows."""
         lines = {
             str(name): {k: None if pd.isna(v) else float(v) for k, v in line.items()}
             for name, line in self.summary.drop(columns="meaning").iterrows()
@@ -284,7 +283,7 @@ class Identity:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return, and write where a path is given, the summary; nothing about single rows."""
+        """Return the summary as JSON, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=1)
         if path is not None:
             write_text(Path(path), text + "\n")
@@ -320,35 +319,35 @@ def identity(
     probability: float = 0.9,
     progressbar: bool = True,
 ) -> Identity:
-    """Estimate how many people of the population share each record of a sample.
+    """Estimate how many people in the population share each record of a sample.
 
     Parameters
     ----------
     data : DataFrame or ReleasedTable
-        The sample in clear, one row per person; or a release, whose cells are taken as they were
-        published (the nonsensitive attributes make the record).
+        The sample in clear, one row per person; or a release, whose cells are used as published
+        (the nonsensitive attributes form the record).
     population : int or mapping, optional
-        People in the population, those of the sample included; or those of each stratum.
+        Number of people in the population, including the sample; or in each stratum.
     weights : str, optional
-        Column of sampling weights, how many people each row stands for. Their sum is the
-        population unless it is given. Rows count in the likelihood by their weight, scaled to
+        Column of sampling weights: the number of people that each row represents. Their sum is the
+        population unless it is given. In the likelihood, rows count by their weight, scaled to
         Kish's effective sample size (a pseudo-likelihood).
     strata : str, optional
         Column by which the sample was stratified; it is one of the attributes. People outside the
-        sample are drawn given their stratum, so that it does not matter how densely each was
-        sampled.
+        sample are drawn by stratum, so sampling rates may differ.
     attributes : sequence of str, optional
         Columns that an intruder may know; by default all but `weights` and `household`.
     household : str, optional
-        Column that names each row's household: a member is at risk when any of them is matched,
-        which gives ``household_match`` (members are taken as independent).
+        Column with each row's household: a member is at risk if any of them is matched, which
+        gives ``household_match`` (members are assumed to be independent).
     domains : mapping, optional
-        All values that a column has in the population. A column without is open: there may be
-        values that the sample has missed.
+        All values that a column has in the population. Other columns are open: there may be values
+        that the sample has missed.
     classes : int, default 40
-        Length of the truncated stick; ``classes_used`` among the statistics tells how many matter.
+        Largest number of classes (truncation of the stick); ``classes_used`` in the statistics is
+        the effective number.
     draws : int, default 500
-        Draws per chain. Up to 10 sweeps of the sampler, in small samples, lead to the next one.
+        Draws per chain, each after one to ten sweeps of the sampler (more for small samples).
     tune : int, optional
         Sweeps before the first draw; by default twice `draws`, at least 300 and at least half of
         all sweeps.
@@ -360,13 +359,13 @@ def identity(
     Returns
     -------
     Identity
-        ``.summary``, ``.rows``, ``.contributions()``, ``.minimal_uniques()``, ``.plot()``,
+        With ``.summary``, ``.rows``, ``.contributions()``, ``.minimal_uniques()``, ``.plot()`` and
         ``.to_json()``.
 
     Notes
     -----
-    MODEL 1.10. With ``f`` rows of the sample and ``B ~ Binomial(M - n, p)`` others, the record is
-    shared by ``F = f + B`` people; it is unique with probability ``(1 - p)^(M - n)`` when
+    See MODEL 1.10. With ``f`` rows in the sample and ``B ~ Binomial(M - n, p)`` others, the record
+    is shared by ``F = f + B`` people; it is unique with probability ``(1 - p)^(M - n)`` if
     ``f = 1``, and a match is right with probability ``E[1/F]``.
 
     References
@@ -390,7 +389,7 @@ def identity(
     classes = read_whole("classes", classes, least=2)
     draws, chains = read_whole("draws", draws, least=1), read_chains(chains)
     if not 0 < probability < 1:
-        raise AnonbayesError(f"probability must be between 0 and 1, got {probability!r}.")
+        raise AnonbayesError(f"probability={probability!r} must be between 0 and 1.")
     data = pandas_frame(data)
     sample = read_sample(
         data, weights=weights, attributes=attributes, household=household, strata=strata,
@@ -413,7 +412,7 @@ def identity(
     )
     shortest = min(chain.n for chain in chains_made)
     if not shortest:
-        raise AnonbayesError("Interrupted before every chain had a draw; nothing is known.")
+        raise AnonbayesError("Interrupted before every chain had a draw; there is no result.")
     made = [join(chain.draws, shortest) for chain in chains_made]
     drawn = {name: np.stack([piece[name] for piece in made]) for name in made[0]}
     likelihood = np.stack([join(c.stats, shortest)["log_likelihood"] for c in chains_made])
@@ -450,7 +449,7 @@ def identity(
 
 
 def sweeps_per_draw(n_records: int) -> int:
-    """Sweeps that lead to the next draw of a chain."""
+    """Number of sweeps between two draws of a chain."""
     return max(1, min(MOST_SWEEPS, RECORD_SWEEPS // n_records))
 
 
@@ -472,9 +471,9 @@ def _measures(drawn: Mapping[str, Floats], size: int, n: int) -> dict[str, Float
 def _by_record(
     chains: Sequence[Recorded], sample: Sample, beyond: Beyond, probability: float
 ) -> pd.DataFrame:
-    """Chances of each distinct record with intervals.
+    """Probabilities for each distinct record, with intervals.
 
-    Both chances fall with ``p``, so their intervals come from one for ``log p``, taken as normal.
+    Both decrease with ``p``, so their intervals follow from one for ``log p``, assumed normal.
     """
     names = ("unique", "match", "people", "log_p", "log_p_squared")
     mean = {name: np.mean([chain.averages[name] for chain in chains], axis=0) for name in names}
@@ -488,7 +487,7 @@ def _by_record(
     frame = pd.DataFrame({"sample_frequency": rows, "people": mean["people"]})
     for i, name in enumerate(("unique", "match")):
         frame[name] = mean[name]
-        # the mean may lie beyond the end of an interval that is very skew
+        # the mean may lie outside a very skewed interval
         frame[f"{name}_low"] = np.minimum(low[:, i], mean[name])
         frame[f"{name}_high"] = np.maximum(high[:, i], mean[name])
     return frame
@@ -527,8 +526,8 @@ def identity_model(
 ) -> pm.Model:
     """Return the mixture behind `identity` as a PyMC model, for small samples and for checks.
 
-    Classes are summed out, so NUTS draws the rest; their order means nothing. The deterministic
-    variable ``log_share`` is the logarithm of ``p`` of each distinct record.
+    Classes are summed out, so NUTS draws the rest; the order of classes is arbitrary. The
+    deterministic variable ``log_share`` is the logarithm of ``p`` of each distinct record.
 
     Examples
     --------

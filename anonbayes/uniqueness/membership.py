@@ -1,17 +1,18 @@
-"""Is somebody in the table at all? The probability, record by record, and how well it tells.
+"""Is somebody in the table at all? The probability for each record, and how informative it is.
 
-Of the ``M`` people of whom the victim may be any, ``N`` are in the table. ``n`` of its rows could
-be the victim's, and ``(M - N) p`` people outside are expected to look the same, so that
+Of the ``M`` people one of whom is the victim, ``N`` are in the table. ``n`` of its rows could be
+the victim's, and ``(M - N) p`` people outside are expected to look the same, so that
 
     P(member | r)  =  n / (n + (M - N) E[p | release, register]).
 
-For a victim who may be anybody this is exact: it is the ratio of two expected numbers of people,
-not the expectation of a ratio. An Anatomy shows ``n`` of every record. Of a generalized table it is
-the size of the group that has the record: people with equal records are shown alike, in the
-smallest group that covers them, so that the share of the record within the group cancels.
+For a victim who may be anybody this is exact, as the ratio of two expected numbers of people (not
+the expectation of a ratio). An Anatomy release shows ``n`` for every record. For a generalized
+table it is the size of the group that contains the record: people with equal records are shown
+alike, in the smallest group that covers them, so that the share of the record within the group
+cancels.
 
-``p`` of a group has a gamma prior around what a tree of attributes (Chow and Liu 1968) learned from
-the register; how far the tree may be wrong is learned from the register, too.
+``p`` of a group has a gamma prior around the estimate of a tree of attributes (Chow and Liu 1968)
+learned from the register; how wrong the tree may be is also learned from the register.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ if TYPE_CHECKING:
 __all__ = ["Membership", "RecordTree", "expected_share", "membership", "smallest_groups"]
 
 MEASURES: Mapping[str, str] = {
-    "auc": "chance that a person of the table gets a higher probability than somebody outside",
-    "tpr_at_1_percent": "share of the table's people found, with 1% of the others found wrongly",
+    "auc": "probability that a person in the table gets a higher probability than somebody outside",
+    "tpr_at_1_percent": "share of the table's people found, if 1% of the others are wrongly found",
     "tpr_at_0_1_percent": "the same with 0.1% of the others",
-    "auc_without_table": "the same chance without the table, from how rare a record is",
-    "log_loss": "surprise at who is in the table, in nats per person of the population",
-    "log_loss_without_table": "the same for somebody who knows only how many are in it",
+    "auc_without_table": "the auc without the table, from how rare a record is",
+    "log_loss": "surprise at who is in the table, in nats per person in the population",
+    "log_loss_without_table": "the same for somebody who only knows how many are in it",
     "calibration_error": "mean gap between stated probabilities and shares of people in the table",
-    "surely_members": "share of the table's people who are in it with a probability of 0.9 or more",
-    "highest": "highest probability of anybody of the table",
+    "surely_members": "share of the table's people with a probability of 0.9 or more",
+    "highest": "highest probability of anybody in the table",
 }
-"""Lines of `Membership.summary` and what they say."""
+"""Rows of `Membership.summary` and what they mean."""
 RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0_1_percent": 0.001}
 RESAMPLES = 400
 ROC_POINTS = 200
@@ -72,27 +73,27 @@ SOFT = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """How surely it can be told who is in a table. Made by `membership`.
+    """How surely one can tell who is in a table. Returned by `membership`.
 
     Attributes
     ----------
     summary : pandas.DataFrame
-        One line per measure (see `MEASURES`): ``estimate``, and ``low`` and ``high`` of a bootstrap
-        interval over people; what depends on too few people outside is missing.
+        One line per measure: ``estimate``, and ``low`` and ``high`` of a bootstrap interval over
+        people; measures that depend on too few people outside are missing.
     rows : pandas.DataFrame
-        A line per person, those of the table first: ``member``, ``probability`` of being in the
-        table, ``fitting`` rows that could be the person's, ``expected`` people outside the table
-        who look the same.
+        One line per person, those of the table first: ``member``, ``probability`` of being in the
+        table, ``fitting``, the number of rows that could be the person's, and ``expected``, the
+        number of people outside the table who look the same.
     roc : pandas.DataFrame
-        ``threshold``, and the shares of people outside (``fpr``) and inside (``tpr``) whose
-        probability is at least that.
+        ``threshold``, and the shares of people outside (``fpr``) and inside (``tpr``) with at least
+        that probability.
     calibration : pandas.DataFrame
-        By tenths of stated probability: ``people`` of the population, mean ``stated``, ``observed``
+        By tenths of stated probability: ``people`` in the population, mean ``stated``, ``observed``
         share of members, and ``low`` and ``high`` of its 95% interval.
     population : int
-        People of whom the victim may be any.
+        Number of people one of whom is the victim.
     reference : str
-        Where the population was learned.
+        From what the population was learned.
     remarks : tuple of str
         What a reader should know before using the numbers.
     """
@@ -128,7 +129,7 @@ class Membership:
         return pd.Series(fitting / (fitting + expected), index=frame.index, name="probability")
 
     def plot_roc(self, *, ax: Axes | None = None) -> Axes:
-        """Plot who is found against who is found wrongly, on logarithmic scales."""
+        """Plot the share of members found against that of others wrongly found, on log scales."""
         axes = make_axes(ax, 4.6, 4.2)
         least = 0.5 / max(int((~self.rows["member"]).sum()), 1)
         line = self.roc[["fpr", "tpr"]].clip(lower=least)
@@ -143,7 +144,7 @@ class Membership:
         axes.set(
             xscale="log", yscale="log", xlim=(least, 1.0), ylim=(least, 1.2),
             xlabel="People outside the table taken for members",
-            ylabel="People of the table found",
+            ylabel="People in the table found",
             title=f"AUC {ends['auc'][0]:.3f}",
         )  # fmt: skip
         percent_axis(axes.xaxis, axes.yaxis)
@@ -151,7 +152,7 @@ class Membership:
         return axes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in plain types, but nothing about single people."""
+        """Return everything as plain types, without data of single people."""
         measures = plain(self.summary.drop(columns="meaning").to_dict("index"))
         corners = np.unique(np.linspace(0, len(self.roc) - 2, ROC_POINTS).astype(int))
         return {
@@ -164,7 +165,7 @@ class Membership:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return, and write where a path is given, what `to_dict` gives."""
+        """Return `to_dict` as JSON, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=1)
         if path is not None:
             write_text(Path(path), text + "\n")
@@ -172,14 +173,14 @@ class Membership:
 
     @property
     def text(self) -> str:
-        """The finding in plain words."""
+        """The findings in plain words."""
         value = self.summary["estimate"]
         members = int(self.rows["member"].sum())
         words = [
-            f"Shown a member and an outsider, somebody tells which is which in "
+            f"Shown a member and an outsider, one can tell which is which in "
             f"{share(value['auc'])} of the cases (50% is guessing); without the table, from how "
             f"rare a record is, in {share(value['auc_without_table'])}.",
-            f"With 1% of the others taken for members, {share(value['tpr_at_1_percent'])} of "
+            f"If 1% of the others are taken for members, {share(value['tpr_at_1_percent'])} of "
             f"{members:,} people are found (with 0.1%, {share(value['tpr_at_0_1_percent'])}).",
             f"{share(value['surely_members'])} of them have a stated probability of at least "
             f"{SURE:.0%}.",
@@ -204,7 +205,7 @@ def membership(
     seed: int | np.random.Generator | None = 0,
     probability: float = 0.95,
 ) -> Membership:
-    """Find how surely it can be told whether a person is in a table.
+    """Compute how surely one can tell whether a person is in a table.
 
     Parameters
     ----------
@@ -213,35 +214,35 @@ def membership(
     cleartext : pandas.DataFrame
         The people of the table, in clear.
     register : pandas.DataFrame
-        People of the same population who are not in the table, with the same attributes. They
-        teach the population, and stand for everybody outside the table when answers are scored;
-        each is scored by what the others teach.
+        People of the same population who are not in the table, with the same attributes. The
+        population is learned from them, and they represent everybody outside the table when
+        results are scored; each is scored by what was learned from the others.
     population : int, optional
-        People of whom the victim may be any, those of the table included; by default those of the
-        table and of the register.
+        Number of people one of whom is the victim, including those in the table; by default the
+        people in the table and in the register.
     reference : Identity, optional
-        The population as `identity` learned it from the table, for somebody who holds no register.
-        The register then only stands for the people outside.
+        The population as estimated by `identity` from the table, for an attacker without a
+        register. The register then only represents the people outside.
     folds : int, default 10
-        The register is dealt into so many parts; people of a part, and a like share of the table's
-        people, are scored by what the other parts teach.
+        Number of parts into which the register is divided; people of a part, and an equal share of
+        the table's people, are scored by what was learned from the other parts.
     seed : int or Generator, optional
-        Deals the parts and resamples people for the intervals.
+        Seed of the division into parts and of the bootstrap.
     probability : float, default 0.95
         Probability of the intervals.
 
     Returns
     -------
     Membership
-        ``.summary``, ``.rows``, ``.roc``, ``.calibration``, ``.probability(people)``,
-        ``.plot_roc()``, ``.to_json()``.
+        With ``.summary``, ``.rows``, ``.roc``, ``.calibration``, ``.probability(people)``,
+        ``.plot_roc()`` and ``.to_json()``.
 
     Notes
     -----
-    MODEL 1.10. What is taken for granted: equal records are shown alike, in the smallest group that
-    covers them (true of recoding, local recoding and strict Mondrian; a remark says where the
-    cleartext contradicts it), and people of the table are like those of the register but for
-    being in it. Sensitive values are not used.
+    See MODEL 1.10. It is assumed that equal records are shown alike, in the smallest group that
+    covers them (true for recoding, local recoding and strict Mondrian; a remark says if the
+    cleartext contradicts it), and that people in the table are like those in the register except
+    for being in it. Sensitive values are not used.
 
     References
     ----------
@@ -260,7 +261,7 @@ def membership(
     """
     folds = read_whole("folds", folds, least=2)
     if not 0 < probability < 1:
-        raise AnonbayesError(f"probability must be between 0 and 1, got {probability!r}.")
+        raise AnonbayesError(f"probability={probability!r} must be between 0 and 1.")
     members, others = (
         read_clear(table, cleartext, "cleartext"),
         read_clear(table, register, "register"),
@@ -272,7 +273,7 @@ def membership(
             f"population={people:,} leaves nobody outside the table, which has {n:,} rows."
         )
     if size < folds:
-        raise AnonbayesError(f"A register of {size} people cannot be dealt into {folds} parts.")
+        raise AnonbayesError(f"A register of {size} people cannot be divided into {folds} parts.")
     codes = np.concatenate([members.codes, others.codes])
     group = smallest_groups(table, codes)
     inside = group[members.record]
@@ -319,7 +320,7 @@ def membership(
 
 
 def _by_identity(who: Identity, table: ReleasedTable) -> Floats:
-    """``E[p]`` of every group of the table, as `identity` has learned it from the table."""
+    """``E[p]`` of every group of the table, as estimated by `identity` from the table."""
     if who.sample_size != table.n_rows or who.population <= table.n_rows:
         raise AnonbayesError(
             "reference= must be identity(table, population=...) of the same table, with a "
@@ -335,7 +336,7 @@ def _by_identity(who: Identity, table: ReleasedTable) -> Floats:
 def _people(
     table: ReleasedTable, shares: Floats, group: Ints, population: int
 ) -> tuple[Floats, Floats]:
-    """Rows of the table that could be somebody's, and people outside who look the same."""
+    """Number of rows that could be somebody's, and of people outside who look the same."""
     rows = records_of(table).counts
     fitting = np.where(group < 0, 0.0, rows[group])
     outside = (population - table.n_rows) * np.where(group < 0, 1.0, shares[group])
@@ -351,7 +352,7 @@ def _remarks(
         if off > 0.001:
             yield (
                 f"At least {share(off)} of the people are not in the smallest group that covers "
-                "them: equal records were shown differently, and the probabilities are not exact."
+                "them: equal records were shown differently, so the probabilities are not exact."
             )
     _, place = np.unique(np.concatenate([others.codes, members.codes]), axis=0, return_inverse=True)
     place = np.ravel(place)
@@ -360,9 +361,9 @@ def _remarks(
     by_chance = float((count[place[: len(others.codes)][others.record]] > 1).mean())
     if found - by_chance > max(0.1, 2.5 / np.sqrt(len(inside))):
         yield (
-            f"{share(found)} of the people of the table have the record of somebody in the "
-            f"register (by chance it would be {share(by_chance)}). The register must hold people "
-            "outside the table only: whoever holds one with them in it looks them up."
+            f"{share(found)} of the people in the table have the record of somebody in the "
+            f"register ({share(by_chance)} would be expected by chance). The register must contain "
+            "only people outside the table: whoever has one with them in it can look them up."
         )
 
 
@@ -370,13 +371,13 @@ def _remarks(
 
 
 def _curve(members: Ints, others: Ints) -> tuple[Floats, Floats]:
-    """FPR and TPR from numbers of people by falling score, from (0, 0) to (1, 1)."""
+    """FPR and TPR from numbers of people by decreasing score, from (0, 0) to (1, 1)."""
     fpr = np.concatenate([[0.0], np.cumsum(others) / others.sum()])
     return fpr, np.concatenate([[0.0], np.cumsum(members) / members.sum()])
 
 
 def _at(rate: float, fpr: Floats, tpr: Floats) -> float:
-    """TPR at a FPR; between two points of the curve people at the threshold are named by lot."""
+    """TPR at a given FPR; between two points of the curve, by linear interpolation."""
     i = int(np.searchsorted(fpr, rate + SOFT, side="right")) - 1
     if i + 1 == len(fpr):
         return float(tpr[i])
@@ -413,12 +414,12 @@ def _judge(
     tail = (1 - probability) / 2
     low, high = np.quantile(again, [tail, 1 - tail], axis=0)
     ends = {k: (low[i], high[i]) for i, k in enumerate(value)}
-    # Everybody of the population counts; those of register and cleartext stand for the others.
+    # Everybody in the population counts; those in register and cleartext represent the others.
     weight = np.where(member, n / n_in, (population - n) / n_out)
     prior = n / population
     truth = np.where(member, stated, 1 - stated)
     calibration, error = _calibrated(member, stated, weight)
-    from scipy.stats import rankdata  # which takes long to load
+    from scipy.stats import rankdata  # slow to import
 
     ranks = rankdata(rarity)
     area = (ranks[member].sum() - n_in * (n_in + 1) / 2) / n_in / n_out
@@ -445,7 +446,7 @@ def _judge(
 
 
 def _calibrated(member: Any, stated: Floats, weight: Floats) -> tuple[pd.DataFrame, float]:
-    """Stated against observed by tenths, and the mean gap."""
+    """Stated and observed probability by tenths, and the mean gap."""
     bins = np.minimum(np.floor(10 * stated + 1e-9), 9).astype(np.int64)
     people, says, real, square = (
         np.bincount(bins, x, 10) for x in (weight, weight * stated, weight * member, weight**2)
@@ -471,11 +472,11 @@ class RecordTree(NamedTuple):
     Attributes
     ----------
     order, parent : numpy.ndarray
-        Attributes from the root on, and the one that each depends on.
+        Attributes from the root on, and the attribute on which each depends.
     margin : tuple of numpy.ndarray
         Share of each value.
     given : dict
-        Shares of an attribute's values given the parent's, shrunk towards the margin.
+        Shares of an attribute's values given the parent's, shrunk towards the marginal.
     """
 
     order: Ints
@@ -496,7 +497,7 @@ class RecordTree(NamedTuple):
             joint = np.bincount(codes[:, a] * sizes[b] + codes[:, b], people, sizes[a] * sizes[b])
             return joint.reshape(sizes[a], sizes[b]).astype(float)
 
-        # The tree with the most mutual information, less what chance alone would show.
+        # The tree with the most mutual information, minus what chance alone would give.
         told = np.zeros((n_attributes, n_attributes))
         for a in range(n_attributes):
             for b in range(a + 1, n_attributes):
@@ -527,7 +528,7 @@ class RecordTree(NamedTuple):
         return np.maximum(out, SOFT)
 
     def mass(self, cells: Ints, evidence: tuple[sparse.csr_array, ...]) -> Floats:
-        """Probability of combinations of cells, attribute after attribute from the leaves up."""
+        """Probability of combinations of cells, computed from the leaves up."""
         if all(matrix.nnz == matrix.shape[0] for matrix in evidence):  # single values
             return self.share(np.stack([m.indices[cells[:, a]] for a, m in enumerate(evidence)], 1))
         fits = [matrix.toarray()[cells[:, a]] for a, matrix in enumerate(evidence)]
@@ -539,7 +540,7 @@ class RecordTree(NamedTuple):
 
 
 def _shrunk(joint: Floats, margin: Floats) -> Floats:
-    """Conditional shares; each person is foretold best by the others with this much margin."""
+    """Conditional shares, shrunk so that each person is best predicted by the others."""
     seen, rows = joint > 0, joint.sum(axis=1, keepdims=True)
 
     def score(log_weight: float) -> float:
@@ -555,17 +556,17 @@ def _shrunk(joint: Floats, margin: Floats) -> Floats:
 def expected_share(
     foretold: Floats, rows: Floats, people: Floats, *, shape: Floats | None = None
 ) -> Floats:
-    """``E[p]`` of groups: a gamma prior around what is foretold, rows and people as counts.
+    """``E[p]`` of groups: a gamma prior around the predicted share, with rows and people as counts.
 
     Parameters
     ----------
     foretold : numpy.ndarray
-        Share that the tree foretells; the last one is of everything that is in no group.
+        Share predicted by the tree; the last one is of everything that is in no group.
     rows, people : numpy.ndarray
-        Rows of the release and people of the register in each, the last one likewise.
+        Rows of the release and people of the register in each group, the last one likewise.
     shape : numpy.ndarray, optional
-        Shape of each group's gamma prior; ``weight * foretold ** power`` by default, with the
-        weight and power under which the register's people are likeliest, given the release. With
+        Shape of each group's gamma prior; by default ``weight * foretold ** power``, with the
+        weight and power under which the register's people are most likely, given the release. With
         ``shape = weight * foretold`` it is the Dirichlet prior of that weight.
 
     Examples
@@ -607,7 +608,7 @@ def read_clear(table: ReleasedTable, frame: Any, what: str) -> ClearRecords:
     """Read people in clear, who have one value of each attribute of the table."""
     frame = pandas_frame(frame)
     if not isinstance(frame, pd.DataFrame):
-        raise TableError(f"{what} must be a DataFrame, got {type(frame).__name__}.")
+        raise TableError(f"{what} must be a DataFrame, not {type(frame).__name__}.")
     for name in table.attributes:
         if name not in frame.columns:
             raise TableError(f"{what}: column {name!r} is missing.")
@@ -617,7 +618,7 @@ def read_clear(table: ReleasedTable, frame: Any, what: str) -> ClearRecords:
         victims = read_victims(table, frame[list(table.attributes)])
     except CellError as error:
         raise CellError(
-            f"{what}: {error} Read the release with domains= that has the value, or correct it."
+            f"{what}: {error} Read the release with domains= that contain the value, or correct it."
         ) from None
     whole, codes = victims.whole_records()
     if not whole.all():
@@ -643,8 +644,8 @@ def smallest_groups(table: ReleasedTable, codes: Ints) -> Ints:
     for matrix, name in zip(rows.evidence, table.attributes, strict=True):
         if (matrix.data != 1.0).any():
             raise TableError(
-                f"Column {name!r} was released by a randomized mechanism; membership is computed "
-                "for generalized tables and Anatomies."
+                f"Column {name!r} was released by a randomized mechanism, but membership can only "
+                "be computed for generalized tables and Anatomy releases."
             )
     sizes = [matrix.shape[1] for matrix in rows.evidence]
     who = Victims.of_records(codes, sizes)
@@ -671,8 +672,8 @@ def group_shares(
     rows, seen = records_of(table), counts > 0
     sizes = np.array([matrix.shape[1] for matrix in rows.evidence])
     tree = RecordTree.of(codes[seen], counts[seen], sizes)
-    # Of groups that overlap the tree foretells the whole, not the part that no smaller one covers;
-    # people are counted in that part, and teach how little the tree is then to be trusted.
+    # For overlapping groups, the tree predicts the whole rather than the part that no smaller group
+    # covers; people are counted in that part, which shows how little the tree can then be trusted.
     mass = tree.mass(rows.index.codes, rows.evidence)
     at = np.where(group < 0, len(mass), group)
     people = np.bincount(at, weights=counts, minlength=len(mass) + 1).astype(float)

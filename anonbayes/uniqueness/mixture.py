@@ -1,19 +1,19 @@
-"""A mixture of products for records, and the people of the population who share them.
+"""A mixture model for records, and the number of people in the population who share them.
 
 A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
-attributes depend on each other, which products alone cannot. The weights are a truncated
-stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes borrow from the
-whole, the more the larger ``kappa_a``; how much, and the whole itself, are learned. Where the
-domain is not given, so is the number of values that the sample has missed, which stand together as
-one: the more values occur once, the more are missed.
+attributes depend on each other, which a single product cannot. The weights are a truncated stick;
+``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes are shrunk towards the
+whole, the more the larger ``kappa_a`` is; this and the whole itself are learned. If the domain is
+not given, the number of values that the sample has missed is also learned; they are treated as a
+single value. The more values occur once, the more were missed.
 
-Numbers are halved again and again instead (a Pólya tree): each half of each range has such a prior,
-with a ``kappa`` for each depth. Classes may then differ in their ages without being ragged, as
-single Dirichlets would have to be; ragged classes find the rows that were sampled too likely, and
-unique people too few.
+Numbers are repeatedly halved instead (a Pólya tree): each half of each range has such a prior, with
+a ``kappa`` for each depth. Classes can then differ in their ages and still be smooth, unlike with a
+single Dirichlet; ragged classes overestimate the probability of the sampled rows, and find too few
+unique people.
 
-Released cells enter by their likelihood vectors, as everywhere: ``theta_ca(y) = sum_k theta_ca(k)
-E_y(k)``.
+Released cells enter through their likelihood vectors, as everywhere: ``theta_ca(y) = sum_k
+theta_ca(k) E_y(k)``.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from anonbayes.tables.evidence import Evidence
 POOLING_MEAN, POOLING_SD = math.log(3.0), 1.5
 """Prior of ``log kappa``; its mean grows by twice the logarithm of the depth in a tree."""
 SMALL = 1e-250
-"""Products below this are taken again by logarithms."""
+"""Products below this are computed again in logarithms."""
 
 
 class SampleRecords(NamedTuple):
     """Distinct records of a sample as plain arrays.
 
-    Cells of all attributes are numbered in a row, and so are their values.
+    Cells, and values, are numbered consecutively over all attributes.
     """
 
     cells: Ints
