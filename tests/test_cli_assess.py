@@ -163,7 +163,7 @@ def test_convergence_can_be_required(tmp_path):
     assert run(*one_chain, "--require-convergence").exit_code == 3
     stored = tmp_path / "out" / "posterior.nc"
     done = run("diagnose", stored)
-    assert done.exit_code == 0 and "NOT ASSESSED: one chain alone" in done.stdout
+    assert done.exit_code == 0 and "NOT ASSESSED: a single chain" in done.stdout
     assert run("diagnose", stored, "--require-convergence").exit_code == 3
     assert json.loads(run("diagnose", stored, "--json").stdout)["verdict"] == "not assessed"
 

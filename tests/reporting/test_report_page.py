@@ -167,7 +167,7 @@ def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
 def test_untrusted_chains_come_first():
     post = ab.fit(ab.datasets.load("table1_anatomy"), seed=1, draws=50, chains=1, progressbar=False)
     text = render(post, post.assess(ab.datasets.load("table1")))
-    alert = text.index("rely on the numbers below yet: one chain alone")
+    alert = text.index("rely on the numbers below yet: a single chain")
     assert text.index("<h1>") < alert < text.index("Who is threatened?")
 
 
