@@ -96,7 +96,7 @@ def test_fit_takes_threads(small_shards, tmp_path, monkeypatch):
     assert two.draws.equals(one.draws)
     monkeypatch.setattr("anonbayes.inference.fit.SHARD_ROWS", 2)
     assert ab.fit(table, draws=40, cores=4, **settings).draws.equals(one.draws)
-    with pytest.raises(ab.AnonbayesError, match="no use for step='collapsed'"):
+    with pytest.raises(ab.AnonbayesError, match="does not apply to step='collapsed'"):
         ab.fit(table, draws=5, threads=2, **(settings | {"step": "collapsed"}))
     with pytest.raises(ab.AnonbayesError, match="threads=0"):
         ab.fit(table, draws=5, threads=0, **settings)

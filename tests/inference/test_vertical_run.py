@@ -115,7 +115,7 @@ def test_bad_settings_are_refused(change, message):
     [
         ({"items": [[0], [5]]}, r"items\[1, 0\] = 5"),
         ({"secrets": [0, 3]}, r"secrets\[1\] = 3"),
-        ({"offsets": [0, 1, 1, 2]}, "rise strictly"),
+        ({"offsets": [0, 1, 1, 2]}, "increase strictly"),
         ({"items": [[0]]}, "1 nonsensitive tuples for 2"),
         ({"sizes": [2, 2]}, "sizes has 2"),
         ({"items": [[0.0], [1.0]]}, "integer array"),

@@ -23,7 +23,7 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.vertical.group_layout import Arrays
 
 MAX_BLOCK = 12
-"""Largest group drawn in one piece; ``2**12`` subsets still fit the processor's cache."""
+"""Largest group drawn as a whole; ``2**12`` subsets still fit into the processor's cache."""
 
 SUB_BLOCK = 6
 """Rows per piece when a group is too large: the best return per operation is at 5 to 7 rows."""

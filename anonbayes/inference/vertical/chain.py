@@ -126,7 +126,7 @@ class VerticalChain:
         one_of("step", step, ("auto", *STEPS))
         if not (2 <= sub_block <= 20 and 1 <= block <= 20):
             raise ModelError(
-                "block and sub_block count rows: 2 to 20, since 2**rows sums are kept."
+                "block and sub_block must be 2 to 20 rows, because 2**rows sums are stored."
             )
         if threads < 1:
             raise ModelError(f"threads={threads} must be at least 1.")
@@ -153,7 +153,7 @@ class VerticalChain:
         self._draw_log_pi()
 
     def start_from(self, assignment: ArrayLike) -> None:
-        """Start from this assignment instead of a random one."""
+        """Start from a given assignment instead of a random one."""
         found = self.layout.check_assignment(assignment)
         if self.ladder is not None:
             self.ladder.start_from(found)
@@ -234,7 +234,9 @@ class VerticalChain:
         """Continue from what `pack` returned."""
         plain = json.loads(str(packed["plain"]))
         if plain["step"] != self.step:
-            raise ModelError(f"The state is of a {plain['step']!r} chain, this is {self.step!r}.")
+            raise ModelError(
+                f"The state belongs to step={plain['step']!r}, not to step={self.step!r}."
+            )
         self.assignment = self.layout.check_assignment(packed["assignment"]).copy()
         if self.ladder is not None:
             named = {k.removeprefix("ladder_"): np.array(packed[k]) for k in packed}
@@ -250,7 +252,7 @@ class VerticalChain:
 # The chain that `fit` can advance, store and continue.
 
 OWNERSHIP_SWEEPS = 25
-"""Sweeps over which ownership probabilities are averaged before they are kept: a batch."""
+"""Number of sweeps over which ownership probabilities are averaged in a batch."""
 
 MANY_LINKS = 4_000_000
 """Pairs of item and value, from which on batches are four times as long: each takes 16 MB."""
@@ -308,8 +310,8 @@ class VerticalEngine:
             )
         if step == "collapsed" and self.settings.get("threads", 1) > 1:
             raise ModelError(
-                "threads= has no use for step='collapsed', in which every group depends on all "
-                "others; step='block' shares groups out over threads."
+                "threads= does not apply to step='collapsed', in which every group depends on all "
+                "others; step='block' distributes groups over threads."
             )
 
     def start(self, generators: list[np.random.Generator]) -> _Live:

@@ -52,16 +52,16 @@ from anonbayes.inference.vertical.left_out import (
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
-"""What is scored on the left-out groups."""
+"""Kinds of evidence scored on the groups left out."""
 
 ROUNDS = 20
 """Rounds of soft EM from random worlds: fewer leave evidence unread, many more drift."""
 
 TURNS = 8
-"""Turns of EM and weights at most; three to five are usual."""
+"""Most alternations of EM and weights; three to five are usual."""
 
 SETTLED = 0.01
-"""Change of all weights in a turn below which the turns end."""
+"""Change of all weights below which the alternation ends."""
 
 WEIGHT_PRIOR = (0.7, 0.5)
 """Mean and standard deviation of the normal prior of a weight."""

@@ -94,7 +94,7 @@ class CellShape:
                     f"{name} has shape {array.shape}; expected a scalar or ({length},)."
                 )
             if not np.all(np.isfinite(array) & (array > 0)):
-                raise ModelError(f"{name} must be positive and finite: a proper Dirichlet prior.")
+                raise ModelError(f"{name} must be positive and finite (a proper Dirichlet prior).")
             spread.append(np.array(np.broadcast_to(array, (length,))))
         return spread[0], spread[1]
 
@@ -143,17 +143,15 @@ class VerticalLayout(CellShape):
     def _check(self) -> None:
         n = len(self.secrets)
         if n == 0:
-            raise TableError("The table has no rows: there is nothing to infer.")
+            raise TableError("The table has no rows, so there is nothing to infer.")
         if len(self.items) != n:
             raise TableError(
                 f"{len(self.items)} nonsensitive tuples for {n} sensitive values; "
-                "every group must publish as many of one as of the other."
+                "every group must have equally many of both."
             )
         bounds = self.offsets
         if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != n or np.any(np.diff(bounds) < 1):
-            raise TableError(
-                f"offsets must rise strictly from 0 to the number of rows, {n}: no group is empty."
-            )
+            raise TableError(f"offsets must increase strictly from 0 to {n}, the number of rows.")
         if self.items.shape[1] != len(self.sizes):
             raise TableError(
                 f"items has {self.items.shape[1]} attributes, sizes has {len(self.sizes)}."
@@ -312,7 +310,9 @@ def layout_of(table: ReleasedTable) -> VerticalLayout:
     1
     """
     if table.scheme != "vertical":
-        raise ModelError("Only a vertical table hides who owns which values.")
+        raise ModelError(
+            "Only vertical tables have this layout; use ReleasedTable.vertical or read_anatomy."
+        )
     sizes = table.group_sizes.to_numpy()
     return VerticalLayout(
         items=np.stack([c.codes for c in table.columns.values()], axis=1),

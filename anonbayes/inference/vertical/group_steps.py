@@ -389,7 +389,9 @@ def _fixed_lifts(layout: VerticalLayout, lifts: Sequence[ArrayLike]) -> Floats:
         raise ModelError(f"lifts have shapes {shapes}; the table needs {due}, one per attribute.")
     flat = layout.flatten(lifts)
     if not np.isfinite(flat).all():
-        raise ModelError("lifts are logarithms of positive numbers; one of them is not finite.")
+        raise ModelError(
+            "lifts must be logarithms of positive numbers, but one of them is not finite."
+        )
     for part in layout.split(flat):
         part -= part.max(axis=0)  # a factor per category changes no probability
     return flat

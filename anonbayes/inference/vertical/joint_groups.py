@@ -1,4 +1,4 @@
-"""Several vertical tables of the same people, read together (MODEL 1.10).
+"""Several vertical tables of the same people, analysed jointly (MODEL 1.10).
 
 Every group says which secrets its people share out. A person stands in a group of each table, and
 the two sets of groups cross: that is a code with a check per group, and like one it is decoded by
@@ -34,7 +34,7 @@ from anonbayes.inference.vertical.block import (
 from anonbayes.inference.vertical.group_layout import Arrays, Threads, VerticalLayout
 
 ROUNDS, SETTLED, DAMPING = 100, 1e-4, 0.5
-"""Rounds of messages at most, change that ends them, and share of a message that stays."""
+"""Most rounds of messages, the change that ends them, and the damping of messages."""
 
 SWEEPS = 150
 """Sweeps over the pieces of a group that is too large for the recursion."""

@@ -118,7 +118,7 @@ class PartsFit:
         """What an attacker makes of the rows of a part, on the worker that reads it."""
         parts = self.parts
         if parts is None:
-            raise ModelError("This fit does not know where its parts are; make it by fit_parts.")
+            raise ModelError("This fit does not know where its parts are; make it with fit_parts.")
         table = _read(parts.how, parts.paths[number])
         layout, plan = _layout(table, parts.plan.domains), parts.plan
         owner = _owners(_stretch(None, table, plan, number, parts.first[number]), parts.score)
