@@ -122,10 +122,15 @@ def _cost(risk: RiskAssessment) -> Point:
         f"instead of {share(learner)}."
     )
     twice = round(s["doubled"] * n)
+    whom = (
+        f"{count(twice, 'person is', 'people are')} threatened at least twice as much as "
+        "outsiders, that is, the attacker is at least twice as sure of the secret as the learner."
+        if twice
+        else "Nobody is threatened at least twice as much as outsiders: the attacker is never "
+        "twice as sure as the learner of a secret that it guesses right."
+    )
     ratios = (
-        f"{count(twice, 'person is', 'people are') if twice else 'Nobody is'} threatened at least "
-        "twice as much as outsiders, that is, the attacker is at least twice as sure of the secret "
-        f"as the learner. The factor is at most {number(s['Ti_q50'])} for half of the threatened, "
+        f"{whom} The factor is at most {number(s['Ti_q50'])} for half of the threatened, "
         f"at most {number(s['Ti_q95'])} for 95% of them, and {number(s['max_Ti'])} at its largest."
     )
     caution = risk.cautions.get("max_Ti", "")

@@ -185,7 +185,7 @@ def test_nothing_in_the_words_exceeds_what_is_possible():
     risk, page = points(one, one, domains={"a": ["x", "y"], "s": ["p", "q"]})
     for text in (page, risk.text):
         assert "1 person is in a group that shows" in text and "in groups that" not in text
-    assert "Nobody is threatened at least twice as much" in page and "0 people are" not in page
+    assert "outsiders: the attacker is never twice as sure" in page and "0 people are" not in page
     assert "about 1 person, whose group shows a single value" in page
     assert "some right guesses are just as certain" in page and "above 100.0%" not in page
     hidden = pd.DataFrame({"a": list("xxyyzz"), "s": list("pppqqr")})
