@@ -24,7 +24,7 @@ from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError, nearest
 from anonbayes.figures import SERIES, in_lines, is_narrow, legend_below, make_axes
 from anonbayes.formats import Table
-from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, Prior
+from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, Prior, resolve_prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.run import Recorded, join, run_chains
@@ -441,10 +441,8 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
     try:
         table = table_from_dataset(content.pop(TABLE_GROUP))
         constant = content["constant_data"]
-        prior = Prior(
-            constant["alpha"].to_numpy(),
-            {name: constant[f"beta_{name}"].to_numpy() for name in table.attributes},
-        )
+        beta = {name: constant[f"beta_{name}"].to_numpy() for name in table.attributes}
+        prior = resolve_prior(table, alpha=constant["alpha"].to_numpy(), beta=beta)
         redrawn = REDRAW_DRAWS in attrs and "posterior" not in content
         for name in () if redrawn else table.domains:
             content["posterior"][f"pi_{name}"]
@@ -455,6 +453,8 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
         weights = None
         if EVIDENCE_GROUP in content:
             weights = EvidenceWeights.from_dataset(content[EVIDENCE_GROUP])
+            if not (np.isfinite(weights.eta) & (weights.eta >= 0)).all():
+                raise ValueError("a weight of an attribute is not a number of at least 0")
         evidence = str(attrs.get("evidence", "independent"))
         if evidence == "weighted" and weights is None:
             raise KeyError(EVIDENCE_GROUP)
@@ -463,7 +463,7 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
             f"{str(path)!r} is not a complete file of Posterior.to_netcdf: something is missing "
             f"({error}). {compat.REMAKE}"
         ) from None
-    except (ValueError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, TypeError, IndexError, AttributeError, ModelError) as error:
         raise FileError(
             f"The table in {str(path)!r} is damaged ({error}). {compat.REMAKE}"
         ) from error

@@ -64,6 +64,21 @@ def test_folds_that_a_file_makes_up_reach_no_kernel(fold, tmp_path):
         ab.Posterior.from_netcdf(file)
 
 
+@pytest.mark.parametrize(
+    "group, name", [("constant_data", "alpha"), ("constant_data", "beta_age"), ("evidence", "eta")]
+)
+@pytest.mark.parametrize("value", [np.nan, -1.0])
+def test_weights_that_a_file_makes_up_are_no_weights(group, name, value, tmp_path):
+    table = ab.datasets.load("clinic_local")
+    post = ab.fit(table, evidence="weighted", draws=5, chains=1, seed=1, progressbar=False)
+    file = Path(post.to_netcdf(tmp_path / "post.nc"))
+    file.write_bytes(file.read_bytes()[: -compat.LENGTH])
+    with h5py.File(file, "r+") as content:
+        content[group][name][0] = value
+    with pytest.raises(FileError, match="damaged"):
+        ab.Posterior.from_netcdf(file)
+
+
 @pytest.mark.parametrize("way", ["link", "external", "virtual", "soft", "filter"])
 def test_a_file_that_would_have_others_read_or_loaded_is_not_opened(way, whole, copy, tmp_path):
     copy.write_bytes(whole.read_bytes()[: -compat.LENGTH])  # whoever writes it needs no seal
