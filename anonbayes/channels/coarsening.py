@@ -87,13 +87,16 @@ class Generalization(Channel):
                     f"There are {len(labels)} cell labels for {len(domain)} values of "
                     f"{domain.name!r}."
                 )
-        for label in labels:
-            if not isinstance(label, Hashable):
-                raise DomainError(f"{label!r} cannot be the label of a cell; use a string.")
         self._index: dict[Any, int] = {}
-        self.codes: Ints = np.array(
-            [self._index.setdefault(label, len(self._index)) for label in labels], dtype=np.int64
-        )
+        codes = []
+        for label in labels:
+            try:
+                codes.append(self._index.setdefault(label, len(self._index)))
+            except TypeError:  # a list, or a number that cannot be hashed
+                raise DomainError(
+                    f"{label!r} cannot be the label of a cell; use a string."
+                ) from None
+        self.codes: Ints = np.array(codes, dtype=np.int64)
         self.cells: tuple[Any, ...] = tuple(self._index)
         self.epsilon = 0.0 if len(self.cells) == 1 else float("inf")
 

@@ -219,18 +219,16 @@ class MatrixChannel(Channel):
     def report_codes(self, reports: object) -> Ints:
         """Column of each report; raise `ChannelError` for one that the channel cannot produce."""
         check_reports(reports)
-        sent = list_of("reports", reports)
-        try:
-            return np.fromiter(map(self._place.__getitem__, sent), dtype=np.int64, count=len(sent))
-        except (KeyError, TypeError):
-            known = self._place
-            row = next(
-                i for i, r in enumerate(sent) if not isinstance(r, Hashable) or r not in known
-            )
-            raise ChannelError(
-                f"Report {row}: {sent[row]!r} is not one of the channel's reports. "
-                f"{nearest(sent[row], self.labels)}"
-            ) from None
+        codes = []
+        for row, report in enumerate(list_of("reports", reports)):
+            try:
+                codes.append(self._place[report])
+            except (KeyError, TypeError):
+                raise ChannelError(
+                    f"Report {row}: {report!r} is not one of the channel's reports. "
+                    f"{nearest(report, self.labels)}"
+                ) from None
+        return np.array(codes, dtype=np.int64)
 
     def report_counts(self, reports: object) -> Ints:
         """Count the reports of each column; return `SupportCounts` as they are."""

@@ -1,6 +1,7 @@
 """Bad input: errors that name the value, or a defined result."""
 
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,15 @@ def test_a_domain_of_one_value():
         draws = channel.estimate(reports, method="bayes", draws=3, tune=1, chains=1).draws
         np.testing.assert_allclose(draws, 1.0)
     assert ab.RandomizedResponse(single, 1.0).worst_case_loss(10) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("odd", [["a"], Decimal("sNaN")])
+def test_labels_and_reports_that_cannot_be_hashed(odd):
+    with pytest.raises(ab.AnonbayesError, match="cannot be the label of a cell"):
+        ab.Generalization(DOMAIN, ["a", "a", odd])
+    channel = ab.MatrixChannel(DOMAIN, {v: {"y": 0.5, "n": 0.5} for v in "abc"})
+    with pytest.raises(ChannelError, match=r"Report 1: .* is not one of the channel's reports"):
+        channel.estimate(["y", odd])
 
 
 @pytest.mark.parametrize("kind", [ab.UtilityOptimizedRR, ab.UtilityOptimizedRAPPOR])
