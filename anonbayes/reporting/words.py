@@ -300,7 +300,7 @@ ATTACKERS = {
     "attacker": "Knows what the learner knows, and that the person is in the table.",
 }
 MAPPING = (
-    ("Singling out", "prosecutor: highest risk, k", "people who fit one released row only"),
+    ("Singling out", "prosecutor: highest risk, k", "people who match exactly one released row"),
     ("Linkability", "marketer: average risk", "expected share of people linked to their row"),
     (
         "Inference",

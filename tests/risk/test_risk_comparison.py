@@ -221,7 +221,7 @@ def test_both_ways_of_looking_side_by_side(risks):
     assert found.loc["attacker", "average"] == risk.summary["GT_A"]
     assert found.loc["random worlds", "highest"] == pytest.approx(1 / 3)
     single, linked, inferred = risk.wp29()
-    assert single.figures["people who fit one released row only"] == unique.sum()
+    assert single.figures["people who match exactly one released row"] == unique.sum()
     assert linked.figures["highest probability of a link"] == 1.0
     sure = (risk.rows["p_A"] >= 0.9) & (risk.rows["threatened_A"] > 0)
     assert f"The secrets of {sure.sum():,} people are guessed right" in inferred.finding
