@@ -488,7 +488,7 @@ def _take_turns(dealt: Folds, used: Floats, rounds: int) -> _Turns:
         value = -objective(point)[0]
         change = np.abs(point - used)[:n].max()
         used = (used + point) / 2
-        if value > best:
+        if turn == 1 or value > best:
             best, done = value, (objective, point)
     return _Turns(*done, used, start, turn)
 
