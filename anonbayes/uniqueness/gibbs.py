@@ -1,11 +1,11 @@
 """Gibbs sampler of the mixture.
 
 A sweep draws a class for each row given ``theta``, by distinct records, and again row by row with
-``theta`` integrated out, which lets classes appear, vanish and change ten times as fast. It then
-divides the counts of coarse cells among their values, and draws ``kappa``, ``m`` (with numbers of
-tables as in a Chinese restaurant), ``theta`` and ``w``. Its cost is the number of distinct records
-times classes: records with many rows, and most of very many records, are left out of the second
-step.
+``theta`` integrated out, which lets classes appear, vanish and change ten times as fast. Whole
+classes are then split or merged (`split_merge`), the counts of coarse cells divided among their
+values, and ``kappa``, ``m`` (with numbers of tables as in a Chinese restaurant), ``theta`` and
+``w`` drawn. Its cost is the number of distinct records times classes: if there are very many rows,
+records with many rows and most of the others are left out of the second step, and all of the third.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from anonbayes.uniqueness.mixture import (
     cell_shares,
     dirichlet,
     draw_theta,
-    log_gamma_draw,
     multiply,
     part_counts,
     sum_up,
 )
+from anonbayes.uniqueness.split_merge import split_or_merge
 
 MOST_MISSED = 1e6
 """Largest number of values that a sample may have missed, whose logarithm has a flat prior."""
 FEW = 8
-"""Largest number of rows of a record that are seated one by one."""
+"""Largest number of rows of a record that are seated one by one if there are many rows."""
+MOST_SEATED = 20_000
+"""Largest number of rows of a sample that are all seated one by one."""
 MOST_RESEATED = 20_000
 """Approximate number of records per sweep whose rows are seated a second time."""
 
@@ -44,6 +46,7 @@ def _allocate(
     weights: Floats,
     shares: Floats,
     records: SampleRecords,
+    few: int,
     in_class: Floats,
     rows_in: Ints,
     mass_in: Floats,
@@ -77,7 +80,7 @@ def _allocate(
         each = records.mass[d] / left
         below, c = 0.0, 0
         while left > 0:
-            if records.rows[d] <= FEW:
+            if records.rows[d] <= few:
                 taken = 1
                 place: Any = np.searchsorted(sums, rng.random() * total, side="right")
                 c = min(place, n_classes - 1)
@@ -106,6 +109,7 @@ def reseat(
     weights: Floats,
     shares: Floats,
     records: SampleRecords,
+    few: int,
     margin: Floats,
     kappa: Floats,
     in_class: Floats,
@@ -116,7 +120,8 @@ def reseat(
 ) -> None:
     """Draw the class of each row again, given those of all others; ``theta`` is integrated out.
 
-    That of attributes with coarse cells is not: there a row's chance is by `shares`.
+    That of attributes with coarse cells is not: there a row's chance is by `shares`. A row's weight
+    is what it adds to its class, not how much surer of its class it is.
     """
     n_classes = len(weights)
     mass_of = np.empty((len(margin), n_classes))
@@ -134,7 +139,7 @@ def reseat(
     step = 1 + len(records.rows) // MOST_RESEATED
     first = int(rng.random() * step)
     for d in range(len(records.rows)):
-        if records.rows[d] > FEW:
+        if records.rows[d] > few:
             continue
         if d % step != first:
             seat += records.rows[d]
@@ -147,10 +152,7 @@ def reseat(
             for g in path:
                 if records.way_start[g] == records.way_start[g + 1]:
                     chance *= shares[g]
-            if mass == 1.0:
-                _times_predictive(records, path, mass_of, inverse, chance)
-            else:
-                _times_predictive_of_mass(records, path, mass, mass_of, whole, chance, sums)
+            _times_predictive(records, path, mass_of, inverse, chance)
             total = 0.0
             for c in range(n_classes):
                 total += chance[c]
@@ -159,12 +161,6 @@ def reseat(
             if total > SMALL:  # which does not depend on the row's class
                 place: Any = np.searchsorted(sums, rng.random() * total, side="right")
                 new = min(place, n_classes - 1)
-            if new != old and mass != 1.0:
-                ratio = _log_joining(records, path, new, mass, mass_of, whole, weights, shares)
-                ratio -= _log_joining(records, path, old, mass, mass_of, whole, weights, shares)
-                ratio += np.log(chance[old]) - np.log(chance[new])
-                if not rng.standard_exponential() > -ratio:
-                    new = old
             _join(records, path, new, mass, mass_of, whole, inverse)
             if new != old:
                 seats[seat] = new
@@ -213,55 +209,6 @@ def _times_predictive(
             part, one_of = mass_of[records.way_slots[q]], inverse[records.way_splits[q]]
             for c in range(len(chance)):
                 chance[c] *= part[c] * one_of[c]
-
-
-@njit(cache=True, nogil=True)
-def _times_predictive_of_mass(
-    records: SampleRecords,
-    path: npt.NDArray[np.int32],
-    mass: float,
-    mass_of: Floats,
-    whole: Floats,
-    chance: Floats,
-    power: Floats,
-) -> None:
-    """Multiply by about the likelihood of `mass` rows in each class, given the others there.
-
-    ``Gamma(x + m) / Gamma(x)`` is taken as ``x / (x + m) (x + (m + 1) / 2)^m``.
-    """
-    power[:] = 1.0
-    middle = 0.5 * (mass + 1.0)
-    for g in path:
-        for q in range(records.way_start[g], records.way_start[g + 1]):
-            part, all_of = mass_of[records.way_slots[q]], whole[records.way_splits[q]]
-            for c in range(len(chance)):
-                chance[c] *= part[c] * (all_of[c] + mass) / (all_of[c] * (part[c] + mass))
-                power[c] *= (part[c] + middle) / (all_of[c] + middle)
-    for c in range(len(chance)):
-        chance[c] = max(chance[c] * power[c] ** mass, 1e-300)
-
-
-@njit(cache=True, nogil=True)
-def _log_joining(
-    records: SampleRecords,
-    path: npt.NDArray[np.int32],
-    c: int,
-    mass: float,
-    mass_of: Floats,
-    whole: Floats,
-    weights: Floats,
-    shares: Floats,
-) -> float:
-    """Log-probability of class `c` for a row of this mass, given the others; up to a constant."""
-    total = math.log(max(weights[c], 1e-300))
-    for g in path:
-        if records.way_start[g] == records.way_start[g + 1]:
-            total += math.log(max(shares[g, c], 1e-300))
-        for q in range(records.way_start[g], records.way_start[g + 1]):
-            part, all_of = mass_of[records.way_slots[q], c], whole[records.way_splits[q], c]
-            total += math.lgamma(part + mass) - math.lgamma(part)
-            total -= math.lgamma(all_of + mass) - math.lgamma(all_of)
-    return total
 
 
 @njit(cache=True, nogil=True)
@@ -424,63 +371,29 @@ def _draw_pooling(
 
 
 @njit(cache=True, nogil=True)
-def _log_stick(own: float, after: float, concentration: float) -> float:
-    """Log-likelihood of `own` mass in a class and `after` in those behind it; stick integrated."""
-    return (
-        math.lgamma(1.0 + own)
-        + math.lgamma(concentration + after)
-        - math.lgamma(1.0 + concentration + own + after)
-    )
-
-
-@njit(cache=True, nogil=True)
-def _swap_neighbours(
-    in_class: Floats,
-    concentration: float,
-    rng: np.random.Generator,
-) -> Ints:
-    """Exchange the places of neighbouring classes on the stick, by Metropolis steps.
-
-    Large classes would stay behind small ones for long otherwise. All else is exchangeable: the
-    places are returned.
-    """
-    n_classes = len(in_class)
-    place = np.arange(n_classes)
-    after = in_class[n_classes - 1]
-    for c in range(n_classes - 2, -1, -1):
-        one, two = in_class[c], in_class[c + 1]
-        behind = max(after - two, 0.0)
-        ratio = _log_stick(two, one + behind, concentration)
-        ratio -= _log_stick(one, two + behind, concentration)
-        if c + 1 < n_classes - 1:
-            ratio += _log_stick(one, behind, concentration)
-            ratio -= _log_stick(two, behind, concentration)
-        if rng.standard_exponential() > -ratio:
-            in_class[c], in_class[c + 1] = two, one
-            place[c], place[c + 1] = place[c + 1], place[c]
-        after += in_class[c]
-    return place
+def log_sizes(in_class: Floats, concentration: float) -> float:
+    """Log-likelihood of the concentration given the sizes of the classes, up to a constant."""
+    each = concentration / len(in_class)
+    total = math.lgamma(concentration) - math.lgamma(concentration + in_class.sum())
+    for size in in_class:
+        if size > 0.0:
+            total += math.lgamma(each + size) - math.lgamma(each)
+    return total
 
 
 @njit(cache=True, nogil=True)
 def _draw_weights(
     in_class: Floats, concentration: float, weights: Floats, rng: np.random.Generator
 ) -> float:
-    """Draw the stick and return its next concentration, whose prior is Gamma(1, 1)."""
-    n_classes = len(in_class)
-    after = in_class.sum()
-    left = 0.0
-    rate = 1.0
-    for c in range(n_classes - 1):
-        after -= in_class[c]
-        one = log_gamma_draw(1.0 + in_class[c], rng)
-        other = log_gamma_draw(concentration + max(after, 0.0), rng)
-        both = np.logaddexp(one, other)
-        weights[c] = np.exp(left + one - both)
-        left += other - both
-        rate -= other - both
-    weights[n_classes - 1] = np.exp(left)
-    return max(rng.standard_gamma(float(n_classes)) / rate, 1e-6)
+    """Draw the concentration, whose prior is Gamma(1, 1), by Metropolis, and the weights."""
+    for _ in range(3):
+        proposed = concentration * np.exp(rng.standard_normal())
+        ratio = log_sizes(in_class, proposed) - log_sizes(in_class, concentration)
+        ratio += concentration - proposed + np.log(proposed / concentration)
+        if proposed > 1e-6 and rng.standard_exponential() > -ratio:
+            concentration = proposed
+    dirichlet(concentration / len(in_class) + in_class, weights, rng)
+    return concentration
 
 
 @njit(cache=True, nogil=True)
@@ -499,24 +412,30 @@ def sweep(
 ) -> tuple[float, float]:
     """Make a Gibbs sweep in place; return the log-likelihood before it and the concentration.
 
-    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; classes that
-    have had no rows, which wait for some, are drawn in one of four sweeps.
+    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; so are
+    the shares of classes that have had no rows and wait for some.
     """
     shares = cell_shares(theta, records)
     in_class = np.empty(len(weights))
     rows_in = np.empty(shares.shape, dtype=np.int64)
     mass_in = np.empty(shares.shape)
-    seats = np.empty(records.rows[records.rows <= FEW].sum(), dtype=np.int32)
-    likelihood = _allocate(weights, shares, records, in_class, rows_in, mass_in, seats, log_p, rng)
+    everybody = records.rows.sum() <= MOST_SEATED
+    few = records.rows.max() if everybody else FEW
+    seats = np.empty(records.rows[records.rows <= few].sum(), dtype=np.int32)
+    likelihood = _allocate(
+        weights, shares, records, few, in_class, rows_in, mass_in, seats, log_p, rng
+    )
     empty = in_class == 0.0
-    reseat(weights, shares, records, margin, kappa, in_class, rows_in, mass_in, seats, rng)
+    reseat(weights, shares, records, few, margin, kappa, in_class, rows_in, mass_in, seats, rng)
+    if everybody and (records.mass == records.rows).all():
+        split_or_merge(
+            records, shares, margin, kappa, concentration, in_class, rows_in, mass_in, seats, rng
+        )
     empty &= in_class == 0.0
     counts = _split_cells(theta, records, rows_in, mass_in, rng)
     parts = part_counts(counts, records)
-    place = _swap_neighbours(in_class, concentration, rng)
-    parts, empty, theta[:] = parts[place], empty[place], theta[place]
     if pooling:
         _draw_pooling(parts, records, margin, kappa, gamma, missed, rng)
-    kept = empty & (rng.random(len(weights)) > 0.25)
+    kept = empty & (not pooling)
     draw_theta(parts, records, margin, kappa, kept, theta, rng)
     return likelihood, _draw_weights(in_class, concentration, weights, rng)

@@ -311,7 +311,7 @@ def identity(
     household: str | None = None,
     domains: Mapping[str, Sequence[Any]] | None = None,
     classes: int = 40,
-    draws: int = 500,
+    draws: int = 300,
     tune: int | None = None,
     chains: int = 4,
     cores: int | None = None,
@@ -325,7 +325,9 @@ def identity(
     ----------
     data : DataFrame or ReleasedTable
         The sample in clear, one row per person; or a release, whose cells are used as published
-        (the nonsensitive attributes form the record).
+        (the nonsensitive attributes form the record). People share a released cell as far as their
+        values explain it: behind a channel, a value that makes a report half as likely as the best
+        one counts for half a person.
     population : int or mapping, optional
         Number of people in the population, including the sample; or in each stratum.
     weights : str, optional
@@ -344,9 +346,8 @@ def identity(
         All values that a column has in the population. Other columns are open: there may be values
         that the sample has missed.
     classes : int, default 40
-        Largest number of classes (truncation of the stick); ``classes_used`` in the statistics is
-        the effective number.
-    draws : int, default 500
+        Largest number of classes; ``classes_used`` in the statistics is the effective number.
+    draws : int, default 300
         Draws per chain, each after one to ten sweeps of the sampler (more for small samples).
     tune : int, optional
         Sweeps before the first draw; by default twice `draws`, at least 300 and at least half of
@@ -510,7 +511,8 @@ def _summary(
             lines[name] = (known[name], math.nan, math.nan, meaning)
         elif name in posterior:
             low, high = np.quantile(posterior[name], [tail, 1.0 - tail])
-            lines[name] = (float(posterior[name].mean()), float(low), float(high), meaning)
+            mean = float(posterior[name].mean())  # may lie beyond a very skew interval
+            lines[name] = (mean, min(float(low), mean), max(float(high), mean), meaning)
     return pd.DataFrame.from_dict(
         lines, orient="index", columns=["estimate", "low", "high", "meaning"]
     )
@@ -555,9 +557,8 @@ def identity_model(
     first = np.concatenate([[0], np.cumsum([len(e) for e in sample.evidence])])
     with pm.Model(coords=coords) as model:
         alpha = pm.Gamma("concentration", 1.0, 1.0)
-        stick = pm.Beta("stick", 1.0, alpha, shape=classes - 1)
-        left = pt.concatenate([[0.0], pt.cumsum(pt.log1p(-stick))])
-        total = left + pt.concatenate([pt.log(stick), [0.0]])
+        weight = pm.Dirichlet("weight", pt.fill(pt.zeros(classes), alpha / classes))
+        total: Any = pt.log(weight)
         for a, (name, evidence) in enumerate(zip(sample.attributes, sample.evidence, strict=True)):
             known = len(evidence.domain)
             splits = splits_of(known, missed=sample.missed[a], ordered=sample.ordered[a])
@@ -591,7 +592,8 @@ def identity_model(
                     inside[part, start:stop] = 1.0
                 theta = theta * (pt.dot(split, inside) + (1.0 - inside.sum(axis=0)))
             shown = theta[:, :known]
-            cells = pt.log(pt.dot(shown, evidence.matrix.toarray().T))
+            likely = evidence.matrix.toarray()
+            cells = pt.log(pt.dot(shown, (likely / likely.max(axis=1, keepdims=True)).T))
             total = total + cells[:, records.cells[:, a] - first[a]].T
         logs = pm.Deterministic(
             "log_share", pm.math.logsumexp(total, axis=1, keepdims=False), dims="record"

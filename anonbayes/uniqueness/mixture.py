@@ -1,19 +1,21 @@
 """A mixture model for records, and the number of people in the population who share them.
 
 A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
-attributes depend on each other, which a single product cannot. The weights are a truncated stick;
-``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes are shrunk towards the
-whole, the more the larger ``kappa_a`` is; this and the whole itself are learned. If the domain is
-not given, the number of values that the sample has missed is also learned; they are treated as a
-single value. The more values occur once, the more were missed.
+attributes depend on each other, which a single product cannot. The weights of ``C`` classes are
+``Dir(alpha / C)``, nearly a Dirichlet process; ``theta_ca ~ Dir(kappa_a m_a)`` and
+``m_a ~ Dir(gamma_a / L_a)``: classes are shrunk towards the whole, the more the larger ``kappa_a``
+is; this and the whole itself are learned. If the domain is not given, the number of values that the
+sample has missed is also learned; they are treated as a single value. The more values occur once,
+the more were missed.
 
 Numbers are repeatedly halved instead (a Pólya tree): each half of each range has such a prior, with
 a ``kappa`` for each depth. Classes can then differ in their ages and still be smooth, unlike with a
 single Dirichlet; ragged classes overestimate the probability of the sampled rows, and find too few
 unique people.
 
-Released cells enter through their likelihood vectors, as everywhere: ``theta_ca(y) = sum_k
-theta_ca(k) E_y(k)``.
+Released cells enter through their likelihood vectors: ``theta_ca(y) = sum_k theta_ca(k) E_y(k) /
+max_k E_y(k)``. People share a cell as far as their values explain it: a value that makes it half as
+likely as the best one counts for half a person.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class SampleRecords(NamedTuple):
     cell_values: Ints
     """Values that each cell allows."""
     cell_evidence: Floats
-    """Likelihood of the cell given each of these values."""
+    """Likelihood of the cell given each of these values, relative to the value it fits best."""
     value_start: Ints
     """Where the values of each attribute begin, and the end of the last."""
     slot_start: Ints
@@ -139,6 +141,7 @@ def record_arrays(
     cells = np.ascontiguousarray(cells + offsets, dtype=np.int64)
     path = np.ascontiguousarray(cells[:, attributes_in_order(evidence)], dtype=np.int32)
     start, values = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+    best = np.maximum.reduceat(matrix.data.astype(np.float64), start[:-1])
     parts: list[tuple[int, int]] = []
     sizes: list[int] = []
     pool: list[int] = []
@@ -165,7 +168,7 @@ def record_arrays(
         mass=np.ascontiguousarray(mass, dtype=np.float64),
         cell_start=start,
         cell_values=values,
-        cell_evidence=matrix.data.astype(np.float64),
+        cell_evidence=matrix.data / np.repeat(best, np.diff(start)),
         value_start=value_start.astype(np.int64),
         slot_start=slot_start,
         slot_first=np.ascontiguousarray(first_last[:, 0]),

@@ -20,7 +20,7 @@ from numba import njit
 from anonbayes.arrays import Draws, Floats, Ints
 from anonbayes.inference.run import ChainState
 from anonbayes.uniqueness.gibbs import sweep
-from anonbayes.uniqueness.mixture import POOLING_SD, SampleRecords, draw_theta, margins
+from anonbayes.uniqueness.mixture import SampleRecords, draw_theta, margins, part_counts
 
 CAUTION = 0.7
 """How unsure the mixture is of all rates at once, as part of what pairs alone would leave open."""
@@ -29,6 +29,8 @@ SHOWN = 20
 """Records whose numbers of people are kept for `diagnose`."""
 MOST_AT_FIRST = 50_000
 """Records that chains begin with; more of them join in the last fifth of tuning."""
+FOUNDER_ROWS, FIRST_SD = 3.0, 0.3
+"""Rows that a class starts with, all like its founder; spread of the first ``log kappa``."""
 DRAWN = (
     "unique_in_population",
     "matches_of_uniques",
@@ -179,7 +181,7 @@ class MixtureEngine:
     beyond : Beyond
         People of the population who are not in the sample.
     classes : int
-        Length of the truncated stick.
+        Classes of the mixture, at most.
     tune : int
         Sweeps before the first draw; of very many records the first four of five see a part.
     per_draw : int
@@ -225,13 +227,24 @@ class MixtureEngine:
         return by_rows[np.linspace(0, len(by_rows) - 1, min(SHOWN, len(by_rows))).astype(np.int64)]
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
-        """Draw classes from the prior around the sample's margins, so that chains begin apart."""
+        """Found each class on a row at random: chains begin apart, and with too many classes.
+
+        Classes merge far sooner than they split.
+        """
         rng, records = generators[0], self.records
         margin = margins(records)
         theta = np.empty((self.classes, records.value_start[-1]))
-        kappa = np.exp(rng.normal(records.pool_mean, POOLING_SD))
-        empty, none = np.zeros((self.classes, len(margin))), np.zeros(self.classes, dtype=bool)
-        draw_theta(empty, records, margin, kappa, none, theta, rng)
+        kappa = np.exp(rng.normal(records.pool_mean, FIRST_SD))
+        founders = rng.choice(len(records.rows), self.classes, p=records.mass / records.mass.sum())
+        counts = np.zeros_like(theta)
+        for c, cells in enumerate(records.cells[founders]):
+            first = records.cell_start[cells]
+            single = records.cell_start[cells + 1] == first + 1
+            counts[c, records.cell_values[first[single]]] = FOUNDER_ROWS
+        draw_theta(
+            part_counts(counts, records), records, margin, kappa,
+            np.zeros(self.classes, dtype=bool), theta, rng,
+        )  # fmt: skip
         return {
             "theta": theta,
             "weights": np.full(self.classes, 1.0 / self.classes),

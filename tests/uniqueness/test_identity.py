@@ -16,7 +16,13 @@ import anonbayes as ab
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError
 from anonbayes.reporting.sections import standing_out
-from anonbayes.uniqueness.gibbs import count_tables, log_pooling, log_whole, reseat
+from anonbayes.uniqueness.gibbs import (
+    count_tables,
+    log_pooling,
+    log_sizes,
+    log_whole,
+    reseat,
+)
 from anonbayes.uniqueness.mixture import POOLING_MEAN, POOLING_SD, draw_theta, splits_of
 from anonbayes.uniqueness.people_beyond import (
     QUADRATURE,
@@ -25,6 +31,7 @@ from anonbayes.uniqueness.people_beyond import (
     match_probability,
 )
 from anonbayes.uniqueness.sample import beyond_sample, minimal_uniques, read_sample
+from anonbayes.uniqueness.split_merge import split_or_merge
 
 QUIET = {"progressbar": False}
 
@@ -125,9 +132,7 @@ def dirichlet(rng, shapes):
 def prior_mixtures(rng, n, lengths):
     """Mixtures of three products drawn from the prior, in plain NumPy."""
     concentration = rng.gamma(1.0, 1.0, n)
-    stick = rng.beta(1.0, np.maximum(concentration, 1e-9)[:, None], (n, 2))
-    weights = np.stack([stick[:, 0], (1 - stick[:, 0]) * stick[:, 1]], axis=1)
-    weights = np.column_stack([weights, 1 - weights.sum(axis=1)])
+    weights = dirichlet(rng, np.tile(np.maximum(concentration, 1e-9)[:, None] / 3, (1, 3)))
     thetas = []
     for length in lengths:
         kappa = np.exp(rng.normal(POOLING_MEAN, POOLING_SD, n))
@@ -159,12 +164,11 @@ def test_gibbs_agrees_with_importance_sampling():
     assert (np.abs(share - want) < 4 * error).all(), (share, want, error)
 
 
-@pytest.mark.parametrize("weights", [None, "w"])
-def test_seats_are_drawn_from_all_ways_to_put_rows_into_classes(weights):
-    """Four rows in two classes: 16 ways with ``theta`` integrated out, by number or by weight."""
-    people = {"x": [1, 2, 2, 5], "y": list("uvvu"), "w": [2.0, 1.0, 1.0, 0.3]}
+def test_seats_are_drawn_from_all_ways_to_put_rows_into_classes():
+    """Four rows in two classes: 16 ways with ``theta`` integrated out."""
+    people = {"x": [1, 2, 2, 5], "y": list("uvvu")}
     sample = read_sample(
-        pd.DataFrame(people), weights=weights, attributes=["x", "y"], household=None, strata=None,
+        pd.DataFrame(people), weights=None, attributes=["x", "y"], household=None, strata=None,
         domains={"x": range(1, 7), "y": "uv"},
     )  # fmt: skip
     records, rng = sample.records, np.random.default_rng(1)
@@ -194,7 +198,7 @@ def test_seats_are_drawn_from_all_ways_to_put_rows_into_classes(weights):
     drawn = dict.fromkeys(want, 0)
     for _ in range(n_drawn):
         reseat(
-            shares, np.ones((n_cells, 2)), records, margin, kappa, in_class, rows_in, mass_in,
+            shares, np.ones((n_cells, 2)), records, 9, margin, kappa, in_class, rows_in, mass_in,
             seats, rng,
         )  # fmt: skip
         drawn[tuple(seats.tolist())] += 1
@@ -207,6 +211,60 @@ def test_seats_are_drawn_from_all_ways_to_put_rows_into_classes(weights):
         share /= sum(want.values())
         error = np.sqrt(share * (1 - share) / (n_drawn / 4))  # neighbours are correlated
         assert abs(drawn[seats] / n_drawn - share) < 4.5 * error, (seats, drawn[seats], share)
+
+
+def test_classes_are_split_and_merged_as_often_as_all_ways_to_seat_rows_say():
+    """Five rows in three classes: 243 ways, shares of values and of classes integrated out."""
+    people = {"x": [1, 2, 2, 5, 6], "y": list("uvvuv")}
+    sample = read_sample(
+        pd.DataFrame(people), weights=None, attributes=None, household=None, strata=None,
+        domains={"x": range(1, 7), "y": "uv"},
+    )  # fmt: skip
+    records, rng, concentration = sample.records, np.random.default_rng(1), 1.7
+    kappa = np.linspace(0.6, 2.0, len(records.pool_mean))
+    margin = np.full(len(records.slot_first), 0.5)
+    rows = np.repeat(np.arange(len(records.rows)), records.rows)
+    mass = (records.mass / records.rows)[rows]
+    value = records.cell_values[records.cell_start[records.cells[rows]]]
+    inside = [((a <= value) & (value < b)).any(axis=1)
+              for a, b in zip(records.slot_first, records.slot_last, strict=True)]  # fmt: skip
+    want = {}
+    for seats in itertools.product(range(3), repeat=len(rows)):
+        of_class = np.array(seats) == np.arange(3)[:, None]
+        logs = log_sizes(of_class @ mass, concentration)
+        for i, pool in enumerate(records.pool):
+            first, last = records.slot_start[i : i + 2]
+            counts = of_class @ (np.array(inside[first:last]) * mass).T
+            logs += log_pooling(counts, margin[first:last], kappa[pool])
+        want[seats] = np.exp(logs)
+    n_cells, n_drawn = len(records.cell_start) - 1, 40_000
+    rows_in, mass_in = np.zeros((n_cells, 3), dtype=np.int64), np.zeros((n_cells, 3))
+    for row, one in zip(rows, mass, strict=True):
+        rows_in[records.cells[row], 0] += 1
+        mass_in[records.cells[row], 0] += one
+    seats, in_class = np.zeros(len(rows), dtype=np.int32), np.array([mass.sum(), 0.0, 0.0])
+    shares = np.ones((n_cells, 3))
+    drawn = np.zeros(n_drawn, dtype=np.int64)
+    for i in range(n_drawn):
+        split_or_merge(
+            records, shares, margin, kappa, concentration, in_class, rows_in, mass_in, seats, rng
+        )
+        drawn[i] = np.dot(seats, 3 ** np.arange(len(rows))[::-1])
+    for c in range(3):
+        assert in_class[c] == pytest.approx(mass[seats == c].sum(), abs=1e-9)
+        assert (rows_in[:, c].sum(), mass_in[:, c].sum()) == pytest.approx(
+            (2 * (seats == c).sum(), 2 * in_class[c])
+        )
+    chance = np.array(list(want.values()))
+    chance /= chance.sum()
+    share = np.bincount(drawn, minlength=243) / n_drawn
+    error = np.sqrt(chance * (1 - chance) / (n_drawn / 30))  # neighbours are correlated
+    assert (np.abs(share - chance) < 4.5 * error).all()
+    apart = [len(set(seats)) for seats in want]
+    for number in (1, 2, 3):
+        of = np.array(apart) == number
+        blocks = of[drawn].reshape(50, -1).mean(axis=1)
+        assert abs(blocks.mean() - chance[of].sum()) < 4.5 * blocks.std() / np.sqrt(50)
 
 
 def test_one_attribute_of_known_values_is_dirichlet():
@@ -339,6 +397,30 @@ def test_coarse_cells_have_more_people():
     assert coarse.summary.loc["k_map", "low"] >= release.k
     assert coarse.summary.loc["bits", "high"] < clear.summary.loc["bits", "low"]
     assert "population_uniques" not in coarse.summary.index
+
+
+def test_a_channel_lies_between_the_cleartext_and_no_column_at_all():
+    """People share a report as far as their values explain it, by the budget."""
+    clinic = ab.datasets.load("clinic")[["age", "sex", "profession", "diagnosis"]].head(300)
+    domain = ab.Domain("profession", sorted(set(clinic["profession"])))
+    settings = {"population": 6000, "draws": 40, "chains": 2, "seed": 1, **QUIET}
+
+    def matches(data):
+        return ab.identity(data, **settings).summary.loc["matches"]
+
+    clear = matches(clinic.drop(columns="diagnosis"))
+    without = matches(clinic[["age", "sex"]])
+    assert clear["low"] > 1.5 * without["high"]
+    found = {}
+    for epsilon in (0.01, 1.5, 12.0):
+        channel = ab.RandomizedResponse(domain, epsilon=epsilon)
+        sent = clinic.assign(profession=channel.release(list(clinic["profession"]), seed=1))
+        table = ab.ReleasedTable.horizontal(sent, "diagnosis", channels={"profession": channel})
+        found[epsilon] = matches(table)
+    # reports of a channel that tells nothing split rows of the sample, but nobody by his values
+    assert found[12.0]["estimate"] == pytest.approx(clear["estimate"], rel=0.12)
+    assert without["estimate"] * 0.8 < found[0.01]["estimate"] < without["estimate"] * 1.25
+    assert found[0.01]["estimate"] < found[1.5]["estimate"] < found[12.0]["estimate"]
 
 
 def test_a_sample_of_everybody_is_the_population():
