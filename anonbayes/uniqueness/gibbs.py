@@ -1,11 +1,17 @@
 """Gibbs sampler of the mixture.
 
-A sweep draws a class for each row given ``theta``, by distinct records, and again row by row with
-``theta`` integrated out, which lets classes appear, vanish and change ten times as fast. Whole
-classes are then split or merged (`split_merge`), the counts of coarse cells divided among their
-values, and ``kappa``, ``m`` (with numbers of tables as in a Chinese restaurant), ``theta`` and
-``w`` drawn. Its cost is the number of distinct records times classes: if there are very many rows,
-records with many rows and most of the others are left out of the second step, and all of the third.
+Each sweep has five steps:
+
+1. Draw the class of every row given ``theta``, one distinct record at a time.
+2. Draw the classes again, row by row, with ``theta`` integrated out. Classes then appear, vanish
+   and change ten times as fast.
+3. Split or merge whole classes (`split_merge`).
+4. Divide the counts of coarse cells among their values.
+5. Draw ``kappa``, ``m`` (through numbers of tables, as in a Chinese restaurant), ``theta``, ``w``.
+
+The cost of a sweep is proportional to the number of distinct records times the number of classes.
+In very large samples, step 2 skips records with many rows and most of the others, and step 3 is
+omitted.
 """
 
 from __future__ import annotations
@@ -34,9 +40,9 @@ from anonbayes.uniqueness.split_merge import split_or_merge
 MOST_MISSED = 1e6
 """Largest number of values that a sample may have missed, whose logarithm has a flat prior."""
 FEW = 8
-"""Largest number of rows of a record that are seated one by one if there are many rows."""
+"""In large samples, records with at most this many rows are seated row by row."""
 MOST_SEATED = 20_000
-"""Largest number of rows of a sample that are all seated one by one."""
+"""Largest sample in which all rows are seated one by one."""
 MOST_RESEATED = 20_000
 """Approximate number of records per sweep whose rows are seated a second time."""
 
@@ -54,10 +60,10 @@ def _allocate(
     out: Floats,
     rng: np.random.Generator,
 ) -> float:
-    """Draw the class of every row; count rows and mass by cell and class.
+    """Draw the class of every row, count rows and mass by cell; return the log-likelihood.
 
-    `seats` gets the classes of rows of records with few, `out` the logarithm of ``p`` of each
-    record; the log-likelihood is returned.
+    Written to `seats`: the class of each row whose record has at most `few` rows. Written to `out`:
+    ``log p`` of each record.
     """
     n_classes, path = len(weights), records.path
     n_attributes = path.shape[1]
@@ -120,8 +126,9 @@ def reseat(
 ) -> None:
     """Draw the class of each row again, given those of all others; ``theta`` is integrated out.
 
-    That of attributes with coarse cells is not: there a row's chance is by `shares`. A row's weight
-    is what it adds to its class, not how much surer of its class it is.
+    For attributes with coarse cells, ``theta`` is not integrated out; `shares` is used instead. The
+    weight of a row determines how much it adds to a class, but does not sharpen the draw of its
+    class.
     """
     n_classes = len(weights)
     mass_of = np.empty((len(margin), n_classes))
@@ -186,7 +193,7 @@ def _join(
     whole: Floats,
     inverse: Floats,
 ) -> None:
-    """Add a row's mass to its parts in class `c`, or take it away if it is negative."""
+    """Add a row's mass to its parts in class `c`; negative mass removes the row."""
     for g in path:
         for q in range(records.way_start[g], records.way_start[g + 1]):
             s, i = records.way_slots[q], records.way_splits[q]
@@ -215,7 +222,7 @@ def _times_predictive(
 def _split_cells(
     theta: Floats, records: SampleRecords, rows_in: Ints, mass_in: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Mass of every value in every class; rows of coarse cells are drawn among their values."""
+    """Compute the mass of every value in every class; draw the values of rows in coarse cells."""
     n_classes, n_values = theta.shape
     counts = np.zeros((n_classes, n_values))
     for g in range(len(records.cell_start) - 1):
@@ -248,7 +255,7 @@ def _split_cells(
 
 @njit(cache=True, nogil=True)
 def log_pooling(counts: Floats, margin: Floats, kappa: float) -> float:
-    """Log-likelihood of ``kappa`` given a split's counts in all classes, up to a constant.
+    """Log-likelihood of ``kappa`` given the counts of a split in all classes, up to a constant.
 
     ``theta`` is integrated out.
     """
@@ -269,9 +276,9 @@ def log_pooling(counts: Floats, margin: Floats, kappa: float) -> float:
 def count_tables(rows: int, weight: float, rng: np.random.Generator) -> int:
     """Draw how many tables `rows` guests take in a Chinese restaurant of concentration `weight`.
 
-    Guest ``i`` opens one with probability ``weight / (weight + i - 1)``. The chance only falls, so
-    the next guest who might is found by a geometric gap, and then asked again: about as many
-    steps as tables.
+    Guest ``i`` opens a table with probability ``weight / (weight + i - 1)``. Since this probability
+    decreases, a geometric draw finds the next candidate, who is then accepted or rejected
+    (thinning). This takes about as many steps as there are tables.
     """
     if rows <= 0:
         return 0
@@ -295,9 +302,10 @@ def count_tables(rows: int, weight: float, rng: np.random.Generator) -> int:
 
 @njit(cache=True, nogil=True)
 def log_whole(tables: Ints, gamma: float, missed: float) -> float:
-    """Log-likelihood of ``gamma`` and of the number of missed values given a split's tables.
+    """Log-likelihood of ``gamma`` and the number of missed values given the tables of a split.
 
-    Which of all values the sample has says nothing: there are ``(k + missed)! / missed!`` ways.
+    The labels of the sampled values carry no information: they could have been assigned in
+    ``(k + missed)! / missed!`` ways.
     """
     known = len(tables) - (missed > 0.0)
     each = gamma / (known + missed)
@@ -320,10 +328,10 @@ def _draw_pooling(
     missed: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Draw ``kappa``, ``gamma`` and missed values of each pool by Metropolis, and the margins.
+    """Draw ``kappa``, ``gamma`` and the missed values of each pool by Metropolis, then the margins.
 
-    The prior of ``gamma`` is half a Cauchy distribution. Counts that are no whole numbers (weights)
-    are rounded at random for the tables.
+    The prior of ``gamma`` is half-Cauchy. Fractional counts (from weights) are rounded at random
+    when tables are drawn.
     """
     tables = np.zeros(len(margin), dtype=np.int64)
     last_split = 0
@@ -354,7 +362,7 @@ def _draw_pooling(
                 ratio -= log_whole(own, gamma[p], missed[p])
             if rng.standard_exponential() > -ratio:
                 gamma[p] = proposed
-            if missed[p] > 0.0:  # of a single split
+            if missed[p] > 0.0:  # such a pool has a single split
                 proposed = missed[p] * np.exp(2.0 * rng.standard_normal())
                 own = tables[records.slot_start[first_split] : records.slot_start[last_split]]
                 ratio = log_whole(own, gamma[p], proposed) - log_whole(own, gamma[p], missed[p])
@@ -385,7 +393,7 @@ def log_sizes(in_class: Floats, concentration: float) -> float:
 def _draw_weights(
     in_class: Floats, concentration: float, weights: Floats, rng: np.random.Generator
 ) -> float:
-    """Draw the concentration, whose prior is Gamma(1, 1), by Metropolis, and the weights."""
+    """Draw the concentration (prior: Gamma(1, 1)) by Metropolis, then the weights."""
     for _ in range(3):
         proposed = concentration * np.exp(rng.standard_normal())
         ratio = log_sizes(in_class, proposed) - log_sizes(in_class, concentration)
@@ -412,8 +420,8 @@ def sweep(
 ) -> tuple[float, float]:
     """Make a Gibbs sweep in place; return the log-likelihood before it and the concentration.
 
-    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; so are
-    the shares of classes that have had no rows and wait for some.
+    ``kappa``, ``gamma``, missed values, margins and the shares of empty classes are drawn only if
+    `pooling` is set.
     """
     shares = cell_shares(theta, records)
     in_class = np.empty(len(weights))

@@ -1,21 +1,21 @@
 """A mixture model for records, and the number of people in the population who share them.
 
-A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
-attributes depend on each other, which a single product cannot. The weights of ``C`` classes are
-``Dir(alpha / C)``, nearly a Dirichlet process; ``theta_ca ~ Dir(kappa_a m_a)`` and
-``m_a ~ Dir(gamma_a / L_a)``: classes are shrunk towards the whole, the more the larger ``kappa_a``
-is; this and the whole itself are learned. If the domain is not given, the number of values that the
-sample has missed is also learned; they are treated as a single value. The more values occur once,
-the more were missed.
+A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10). The classes model
+dependence between attributes, which a single product cannot express. The weights of the ``C``
+classes have the prior ``Dir(alpha / C)``, which approximates a Dirichlet process. With
+``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``, classes are shrunk towards the
+overall distribution ``m_a``, more strongly the larger ``kappa_a`` is; ``m_a`` and ``kappa_a`` are
+both learned. If the domain is not given, the number of values missing from the sample is also
+learned, and these values are treated as one. The more values occur only once, the more are missing.
 
-Numbers are repeatedly halved instead (a Pólya tree): each half of each range has such a prior, with
-a ``kappa`` for each depth. Classes can then differ in their ages and still be smooth, unlike with a
-single Dirichlet; ragged classes overestimate the probability of the sampled rows, and find too few
-unique people.
+For numbers, ranges are repeatedly halved instead (a Pólya tree): the two halves of each range have
+such a prior, with one ``kappa`` for each depth. Classes can then differ in their ages, for example,
+and still be smooth, which is impossible with a single Dirichlet prior. Ragged classes overestimate
+the probabilities of the sampled rows and therefore find too few unique people.
 
 Released cells enter through their likelihood vectors: ``theta_ca(y) = sum_k theta_ca(k) E_y(k) /
-max_k E_y(k)``. People share a cell as far as their values explain it: a value that makes it half as
-likely as the best one counts for half a person.
+max_k E_y(k)``. A person shares a cell to the extent that their value explains it: somebody whose
+value makes the cell half as likely as the best value does counts as half a person.
 """
 
 from __future__ import annotations
@@ -34,64 +34,64 @@ from anonbayes.tables.evidence import Evidence
 POOLING_MEAN, POOLING_SD = math.log(3.0), 1.5
 """Prior of ``log kappa``; its mean grows by twice the logarithm of the depth in a tree."""
 SMALL = 1e-250
-"""Products below this are computed again in logarithms."""
+"""Products below this are recomputed in logarithms."""
 
 
 class SampleRecords(NamedTuple):
     """Distinct records of a sample as plain arrays.
 
-    Cells, and values, are numbered consecutively over all attributes.
+    Cells are numbered consecutively over all attributes, and so are values.
     """
 
     cells: Ints
     """Cell of each attribute, one line per distinct record."""
     path: npt.NDArray[np.int32]
-    """The same, attributes with few cells first; lines are in order, so that neighbours share
-    the product of their first cells."""
+    """As `cells`, with attributes of few cells first; lines are sorted, so that neighbours share
+    the product over their first cells."""
     rows: Ints
     """Rows of the sample that have the record."""
     mass: Floats
-    """What these rows count in the likelihood: their number, or their share of the weights."""
+    """How much these rows count in the likelihood: their number, or their share of the weights."""
     cell_start: Ints
-    """Where the values of each cell begin, and the end of the last."""
+    """Start of the values of each cell, and the end of the last."""
     cell_values: Ints
     """Values that each cell allows."""
     cell_evidence: Floats
-    """Likelihood of the cell given each of these values, relative to the value it fits best."""
+    """Likelihood of the cell given each of these values, relative to the best value."""
     value_start: Ints
-    """Where the values of each attribute begin, and the end of the last."""
+    """Start of the values of each attribute, and the end of the last."""
     slot_start: Ints
-    """Where the parts of each split begin, and the end of the last; parents before children."""
+    """Start of the parts of each split, and the end of the last; parents come before children."""
     slot_first: Ints
     """First value of each part."""
     slot_last: Ints
-    """End of its values."""
+    """End of the values of each part."""
     pool: Ints
-    """Splits of the same pool share ``kappa`` and ``gamma``."""
+    """Pool of each split; splits of the same pool share ``kappa`` and ``gamma``."""
     pool_mean: Floats
     """Prior mean of ``log kappa`` of each pool."""
     pool_open: npt.NDArray[np.bool_]
-    """Whether the last part of its splits stands for values that the sample has missed."""
+    """Whether the last part of each pool's splits stands for values missing from the sample."""
     way_start: Ints
-    """Where the way to each cell begins, and the end of the last."""
+    """Start of the path down the splits to each cell, and the end of the last."""
     way_slots: Ints
-    """Parts that the value of each cell lies in; none for attributes with cells of several
-    values, and none of splits that have a single part."""
+    """Parts that contain the value of each cell. Empty for attributes with cells of several
+    values; splits with a single part are omitted."""
     way_splits: Ints
-    """Splits of these parts."""
+    """Split that each of these parts belongs to."""
 
 
 class Splits(NamedTuple):
     """How the values of an attribute are divided, parents before children."""
 
     parts: list[list[tuple[int, int]]]
-    """First value and end of each part, split by split."""
+    """First value and end of each part, for each split."""
     depth: list[int]
-    """Depth of each split; 0 is that between seen and unseen values of a number."""
+    """Depth of each split; for numbers, depth 0 separates seen from unseen values."""
 
 
 def splits_of(size: int, *, missed: bool, ordered: bool) -> Splits:
-    """Divide `size` values; one more stands for all that the sample has `missed`.
+    """Divide `size` values; if `missed`, one more stands for all values missing from the sample.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def splits_of(size: int, *, missed: bool, ordered: bool) -> Splits:
 
 
 def attributes_in_order(evidence: list[Evidence]) -> list[int]:
-    """Places of the attributes, those with few cells first."""
+    """Positions of the attributes, those with few cells first."""
     return sorted(range(len(evidence)), key=lambda a: len(evidence[a]))
 
 
@@ -128,7 +128,7 @@ def record_arrays(
     rows: Ints,
     mass: Floats,
 ) -> SampleRecords:
-    """Number the cells and values of all attributes in a row; missed values come last in each."""
+    """Number cells and values over all attributes; missed values come last in each attribute."""
     n_cells = np.array([len(e) for e in evidence])
     offsets = np.concatenate([[0], np.cumsum(n_cells)[:-1]])
     lengths = [len(e.domain) + more for e, more in zip(evidence, missed, strict=True)]
@@ -185,7 +185,7 @@ def record_arrays(
 def _ways(
     first_last: Ints, slot_start: Ints, value_of_cell: Ints, single: npt.NDArray[np.bool_]
 ) -> tuple[Ints, Ints, Ints]:
-    """Find the parts, and their splits, that the values of `single` cells lie in."""
+    """Find the parts that contain the values of `single` cells, and the splits of these parts."""
     lengths = first_last[:, 1] - first_last[:, 0]
     split = np.repeat(np.arange(len(slot_start) - 1), np.diff(slot_start))
     lengths = np.where(np.diff(slot_start)[split] > 1, lengths, 0)
@@ -202,7 +202,7 @@ def _ways(
 
 
 def margins(records: SampleRecords) -> Floats:
-    """Share of each part in its split, none of them zero; coarse cells count for all values."""
+    """Share of each part in its split, never zero; coarse cells count towards all their values."""
     cell_mass = np.bincount(
         records.cells.ravel(),
         weights=np.repeat(records.mass, records.cells.shape[1]),
@@ -242,7 +242,7 @@ def part_counts(counts: Floats, records: SampleRecords) -> Floats:
 
 @njit(cache=True, nogil=True)
 def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
-    """Logarithm of a gamma variable; small shapes do not underflow."""
+    """Draw the logarithm of a gamma variable, without underflow for small shapes."""
     if shape >= 0.5:
         return np.log(rng.standard_gamma(shape))
     # -Exponential is the logarithm of a uniform variable that is never zero
@@ -265,9 +265,9 @@ def cell_shares(theta: Floats, records: SampleRecords) -> Floats:
 
 @njit(cache=True, nogil=True)
 def sum_up(products: Floats, shares: Floats, path: npt.NDArray[np.int32], sums: Floats) -> float:
-    """Sum the last line of `products` over classes, step by step; return the log of the whole.
+    """Fill `sums` with cumulative sums of the last line of `products`; return the log of the total.
 
-    `sums` is up to a factor that is common to all classes.
+    The values in `sums` may lack a factor common to all classes.
     """
     n_classes = len(sums)
     last = products[len(path)]
@@ -292,7 +292,7 @@ def sum_up(products: Floats, shares: Floats, path: npt.NDArray[np.int32], sums: 
 
 @njit(cache=True, nogil=True)
 def multiply(products: Floats, shares: Floats, path: npt.NDArray[np.int32], known: int) -> None:
-    """Fill in weight times shares of the first cells, one line per cell; `known` ones stay."""
+    """Fill in weight times shares of the first cells, line by line; the first `known` are kept."""
     for a in range(known, len(path)):
         row = shares[path[a]]
         for c in range(len(row)):
@@ -313,7 +313,7 @@ def log_probabilities(
 
 @njit(cache=True, nogil=True)
 def dirichlet(shapes: Floats, out: Floats, rng: np.random.Generator) -> None:
-    """Draw shares; by logarithms where all shapes are so small that gammas might vanish."""
+    """Draw shares; in logarithms if all shapes are so small that gammas might underflow."""
     if shapes.max() > 0.1:
         for v in range(len(shapes)):
             out[v] = rng.standard_gamma(shapes[v])
@@ -336,9 +336,9 @@ def draw_theta(
     theta: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Draw each class's share of every value, from the counts of parts; parents come first.
+    """Draw the share of every value in each class from the counts of parts, parents first.
 
-    Classes that are `kept` stay as they are.
+    Classes in `kept` are left unchanged.
     """
     widest = 0
     for i in range(len(records.pool)):

@@ -1,11 +1,11 @@
 """People of the population who share a record, draw by draw of the mixture.
 
-Given the parameters, the ``M - n`` people outside the sample are independent draws of ``p``, or of
-``p`` given their stratum (MODEL 1.10): the rest is counting. How many of those people are unique is
-told by the design instead: whoever is unique was sampled as others were, so that the share of
-unique people in the sample is a draw from that of the population. Making up the others from the
-mixture would be surer of itself than it is right, for a mixture knows nothing of the dependence
-that the sample is too small to show.
+Given the parameters, the ``M - n`` people outside the sample are independent draws from ``p``, or
+from ``p`` given their stratum (MODEL 1.10); the rest is counting. The number of unique people among
+them, however, is inferred from the sampling design: unique people were sampled like everybody else,
+so the sample's share of unique people estimates that of the population. Simulating the others from
+the mixture would be overconfident, because a mixture does not capture dependence that the sample is
+too small to reveal.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from anonbayes.uniqueness.gibbs import sweep
 from anonbayes.uniqueness.mixture import SampleRecords, draw_theta, margins, part_counts
 
 CAUTION = 0.7
-"""How unsure the mixture is of all rates at once, as part of what pairs alone would leave open."""
+"""Common uncertainty of all rates, relative to that left by shared records alone; see `doubt`."""
 QUADRATURE = np.polynomial.legendre.leggauss(32)
 SHOWN = 20
-"""Records whose numbers of people are kept for `diagnose`."""
+"""Number of records whose numbers of people are stored for `diagnose`."""
 MOST_AT_FIRST = 50_000
-"""Records that chains begin with; more of them join in the last fifth of tuning."""
+"""Most records that chains begin with; the others join in the last fifth of tuning."""
 FOUNDER_ROWS, FIRST_SD = 3.0, 0.3
-"""Rows that a class starts with, all like its founder; spread of the first ``log kappa``."""
+"""Rows in a new class, all like its founder, and standard deviation of the first ``log kappa``."""
 DRAWN = (
     "unique_in_population",
     "matches_of_uniques",
@@ -39,30 +39,30 @@ DRAWN = (
     "log_people",
     "population_uniques",
 )
-"""What `look_ahead` draws."""
+"""Quantities that `look_ahead` draws."""
 
 
 class Beyond(NamedTuple):
     """People of the population who are not in the sample."""
 
     of_record: Ints
-    """Those who might have each record: all, or those of its stratum."""
+    """Number of those who might have each record: all, or those in its stratum."""
     attribute: int
-    """Attribute that is the stratum, or -1."""
+    """Position of the attribute that is the stratum, or -1 without strata."""
     of_value: Ints
-    """People of each value of that attribute; of one stratum that is everything, where it is -1."""
+    """People in each stratum; without strata, a single number for everybody."""
     stratum: Ints
-    """Place of each record's stratum among these."""
+    """Index of each record's stratum in `of_value`."""
     seen: Floats
-    """What the sample counts in each stratum: rows, or their share of the weights."""
+    """Size of the sample in each stratum: rows, or their share of the weights."""
 
 
 @njit(cache=True, nogil=True)
 def match_probability(rows: int, others: float, p: float, nodes: Floats, shares: Floats) -> float:
     """Expected ``1/(rows + B)`` with ``B ~ Binomial(others, p)``.
 
-    It is the integral of ``t^(rows-1) (1 - p + p t)^others`` over [0, 1]: in closed form for one
-    row, by Gauss-Legendre quadrature for few, by its expansion for many.
+    This is the integral of ``t^(rows-1) (1 - p + p t)^others`` over [0, 1], computed in closed form
+    for one row, by Gauss-Legendre quadrature for a few, and by an expansion for many.
     """
     mean = rows + others * p
     if rows == 1:
@@ -97,7 +97,7 @@ def _nobody(others: float, p: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _draw_others(others: int, p: float, nobody: float, rng: np.random.Generator) -> int:
-    """Draw a binomial number; of few people by going up from `nobody`, the chance of none."""
+    """Draw a binomial number; small ones by inversion, starting at `nobody`, the chance of none."""
     if others * p > 20.0 or p > 0.5:
         return rng.binomial(others, p)
     left, mass, odds, k = rng.random(), nobody, p / (1.0 - p), 0
@@ -110,7 +110,7 @@ def _draw_others(others: int, p: float, nobody: float, rng: np.random.Generator)
 
 @njit(cache=True, nogil=True)
 def chances(log_p: Floats, rows: Ints, others: Ints, nodes: Floats, shares: Floats) -> Floats:
-    """Probability of being unique and of a correct match, one line per record."""
+    """Probabilities of being unique and of a correct match, one line per record."""
     out = np.empty((len(rows), 2))
     for d in range(len(rows)):
         p = min(np.exp(log_p[d]), 1.0)
@@ -131,14 +131,15 @@ def look_ahead(
     out: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Add each record's chances to the sums, and draw the numbers of the whole population.
+    """Add the probabilities of each record to `sums`, and draw counts for the whole population.
 
-    `sums`: unique, match, people, logarithm of ``p`` and its square. `people`: those who share each
-    record, drawn. `out`: sample uniques that are
-    unique in the population, correct matches among sample uniques, correct matches among all
-    rows, fewest people who share a record, the sum over rows of the logarithm of the people who
-    share their record, and unique people of the whole population. Of a stratum's people outside the
-    sample a share ``Beta(u + 1/2, n - u + 1/2)`` is unique, when ``u`` of ``n`` in it are.
+    `sums` has lines for unique, match, people, ``log p`` and its square. `people` receives the
+    drawn number of people who share each record. `out` receives six numbers (`DRAWN`): sample
+    uniques that are unique in the population, correct matches among sample uniques, correct matches
+    among all rows, the fewest people who share a record, the sum over rows of the logarithm (base
+    2) of the number of people who share their record, and unique people in the whole population. If
+    ``u`` of the ``n`` people sampled from a stratum are unique, the share of unique people among
+    those not sampled is drawn from ``Beta(u + 1/2, n - u + 1/2)``.
     """
     out[:] = 0.0
     out[3] = np.inf
@@ -181,9 +182,10 @@ class MixtureEngine:
     beyond : Beyond
         People of the population who are not in the sample.
     classes : int
-        Classes of the mixture, at most.
+        Largest number of classes of the mixture.
     tune : int
-        Sweeps before the first draw; of very many records the first four of five see a part.
+        Sweeps before the first draw; if there are very many records, the first four fifths use only
+        some of them.
     per_draw : int
         Sweeps per draw.
     """
@@ -194,12 +196,12 @@ class MixtureEngine:
     tune: int
     per_draw: int
 
-    n_generators = 2  # the second one draws what is beyond the sample
+    n_generators = 2  # the second draws the people outside the sample
     grows: tuple[str, ...] = ()
 
     @cached_property
     def part(self) -> SampleRecords:
-        """A random part of very many records, to begin with."""
+        """Random part of the records, used at first if there are very many."""
         n = len(self.records.cells)
         some = np.sort(np.random.default_rng(n).permutation(n)[:MOST_AT_FIRST])
         own = {
@@ -209,11 +211,12 @@ class MixtureEngine:
 
     @cached_property
     def doubt(self) -> float:
-        """Standard deviation of the logarithm of a factor that all rates have in common.
+        """Standard deviation of the logarithm of a factor common to all rates.
 
-        Dependence that a small sample cannot show makes people more alike than any mixture that
-        fits; rows that share a record are what tells, and fewer of them tell less. A single
-        attribute depends on nothing.
+        Dependence that a small sample cannot reveal makes people more alike than any fitted mixture
+        suggests. Only rows that share a record are informative about this, so the uncertainty is
+        larger the fewer of them there are. It is zero for a single attribute, which has nothing to
+        depend on.
         """
         if self.records.cells.shape[1] == 1:
             return 0.0
@@ -222,14 +225,14 @@ class MixtureEngine:
 
     @cached_property
     def shown(self) -> Ints:
-        """Some records, common and rare ones, whose numbers of people are kept draw by draw."""
+        """Some common and some rare records, whose numbers of people are stored in each draw."""
         by_rows = np.argsort(-self.records.rows, kind="stable")
         return by_rows[np.linspace(0, len(by_rows) - 1, min(SHOWN, len(by_rows))).astype(np.int64)]
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
-        """Found each class on a row at random: chains begin apart, and with too many classes.
+        """Found each class on a random row, so that chains start dispersed.
 
-        Classes merge far sooner than they split.
+        They also start with too many classes, since classes merge much faster than they split.
         """
         rng, records = generators[0], self.records
         margin = margins(records)
@@ -259,7 +262,7 @@ class MixtureEngine:
         }
 
     def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
-        """Make n sweeps of tuning, or n draws with their sweeps."""
+        """Make `n` tuning sweeps, or `n` draws of `per_draw` sweeps each."""
         live, ahead = state.live, state.generators[1]
         numbers, likelihood, used = np.zeros((n, len(DRAWN))), np.empty(n), np.empty(n)
         people = np.empty(len(self.records.rows))
@@ -323,7 +326,7 @@ class MixtureEngine:
         return arrays
 
     def averages(self, live: Draws) -> Draws:
-        """Chances of each record, averaged over the draws, and the last parameters."""
+        """Probabilities of each record averaged over the draws, and the last parameters."""
         means = live["sums"] / max(float(live["n_averaged"][0]), 1.0)
         names = ("unique", "match", "people", "log_p", "log_p_squared")
         return dict(zip(names, means, strict=True)) | {

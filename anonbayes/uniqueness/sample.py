@@ -1,4 +1,4 @@
-"""A sample of people as distinct records, and the population that it was drawn from."""
+"""A sample of people as distinct records, and the population from which it was drawn."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from anonbayes.uniqueness.people_beyond import Beyond
 __all__ = ["Sample", "beyond_sample", "minimal_uniques", "read_sample"]
 
 FEWEST_NUMBERS = 6
-"""Fewest values of a column of numbers that is divided like a scale."""
+"""Fewest values for a column of numbers to be treated as a scale."""
 MOST_PEOPLE = 10**15
-"""Most people of a population; all smaller numbers are exact as floats."""
+"""Largest population; all smaller whole numbers are exact as floats."""
 MOST_SETS = 50_000
-"""Most sets of attributes among which those that single out a row are looked for."""
+"""Most sets of attributes that are searched for those that single out a row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A sample as distinct records, and what its rows are called.
+    """A sample as distinct records, with the names of its rows.
 
     Attributes
     ----------
     attributes : tuple of str
-        What makes a record.
+        Attributes that form a record.
     evidence : list of Evidence
         Cells of each attribute.
     missed : list of bool
-        Whether each attribute may have values that the sample has not.
+        Whether each attribute may have values that are missing from the sample.
     ordered : list of bool
-        Whether its values are numbers, or ordered otherwise.
+        Whether the values of each attribute are numbers or otherwise ordered.
     records : SampleRecords
         Distinct records.
     line_of_row : ndarray
         Record of each row.
     mass : ndarray
-        Sampling weight of each row, 1 where there are none.
+        Sampling weight of each row; 1 without weights.
     size : int
-        Rows.
+        Number of rows.
     index : pandas.Index
-        What the rows are called.
+        Names of the rows.
     """
 
     attributes: tuple[str, ...]
@@ -81,7 +81,7 @@ def read_sample(
     strata: str | None,
     domains: Mapping[str, Sequence[Any]] | None,
 ) -> Sample:
-    """Read a data frame or a release; the stratum is an attribute whose values are all seen."""
+    """Read a data frame or a release; all values of the stratum must occur in the sample."""
     data = pandas_frame(data)
     if isinstance(data, ReleasedTable):
         given = {"weights": weights, "household": household, "strata": strata, "domains": domains}
@@ -117,9 +117,9 @@ def read_sample(
 
 
 def _is_ordered(domain: Domain, missed: bool) -> bool:
-    """Whether the values are numbers in rising order, and enough of them for a tree.
+    """Whether the values are increasing numbers, and enough of them for a tree.
 
-    Numbers between which the sample has missed some, such as incomes, are no scale but names.
+    Numbers with gaps where the sample has missed some, such as incomes, are treated as names.
     """
     numbers = _numbers(domain.values)
     if numbers is None or len(domain) < FEWEST_NUMBERS:
@@ -129,7 +129,7 @@ def _is_ordered(domain: Domain, missed: bool) -> bool:
 
 
 def _numbers(values: Sequence[Any]) -> Floats | None:
-    """Return the values as numbers, texts of numbers included; None if they are none."""
+    """Return the values as numbers, parsing text; None if any of them is not a number."""
     if any(isinstance(value, bool | np.bool_) for value in values):
         return None
     try:
@@ -140,7 +140,7 @@ def _numbers(values: Sequence[Any]) -> Floats | None:
 
 
 def _in_order(values: list[Any]) -> list[Any]:
-    """Sort numbers that fill at least half of a scale of even steps, and add those missed."""
+    """Sort numbers that fill at least half of an evenly spaced scale, and add those missed."""
     numbers = _numbers(values)
     if numbers is None or len(values) < FEWEST_NUMBERS or len(set(numbers)) < len(numbers):
         return values
@@ -165,7 +165,7 @@ def _read_frame(
     domains: Mapping[str, Sequence[Any]] | None,
 ) -> tuple[tuple[str, ...], list[Evidence], list[Ints]]:
     if not isinstance(frame, pd.DataFrame):
-        raise TableError(f"A data frame or a ReleasedTable is needed, got {type(frame).__name__}.")
+        raise TableError(f"Expected a data frame or a ReleasedTable, got {type(frame).__name__}.")
     if not len(frame):
         raise TableError("The table has no rows.")
     others = (weights, household)
@@ -223,8 +223,8 @@ def _read_weights(frame: pd.DataFrame, weights: str | None) -> Floats:
         place = int(bad.argmax())
         raise TableError(
             f"Column {weights!r}: row {place} (from 0) has {frame[weights].tolist()[place]!r}; a "
-            "weight says how many people a row stands for and must be a number above 0, "
-            f"at most {MOST_PEOPLE:,}."
+            "weight is the number of people that a row stands for; it must be above 0 "
+            f"and at most {MOST_PEOPLE:,}."
         )
     return values
 
@@ -240,16 +240,16 @@ def beyond_sample(
     weighted: bool,
     strata: str | None,
 ) -> Beyond:
-    """Count the people who are not in the sample, in all or by stratum."""
+    """Count the people who are not in the sample, in total or by stratum."""
     if strata is not None:
         return _beyond_strata(sample, population, strata)
     if isinstance(population, Mapping):
-        raise AnonbayesError("population= by stratum needs strata=, the column of the strata.")
+        raise AnonbayesError("population= by stratum requires strata=, the column of strata.")
     if population is None:
         if not weighted:
             raise AnonbayesError(
-                "population= says how many people there are, those of the sample included; or "
-                "weights= names the column of sampling weights."
+                "Give population=, the number of people including those in the sample, or "
+                "weights=, the column of sampling weights."
             )
         population = max(round(min(sample.mass.sum(), 2.0 * MOST_PEOPLE)), 1)
     size = _whole(population, "population")
@@ -274,7 +274,7 @@ def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
     domain, records = sample.evidence[a].domain, sample.records
     if not isinstance(population, Mapping):
         raise AnonbayesError(
-            f"strata={strata!r} needs the people of each stratum: population={{value: people}} "
+            f"strata={strata!r} requires all sizes of strata: population={{value: people}} "
             f"with the values {', '.join(map(repr, domain.values[:5]))}"
             f"{', ...' if len(domain) > 5 else ''}."
         )
@@ -282,17 +282,17 @@ def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
     rows = np.bincount(value, weights=records.rows, minlength=len(domain)).astype(np.int64)
     if unknown := [stratum for stratum in population if stratum not in domain.values]:
         raise AnonbayesError(
-            f"population: nobody of the sample is of stratum {unknown[0]!r}, of which nothing "
-            f"can be learned; leave it out, or join it with another in column {strata!r}."
+            f"population: nobody in the sample belongs to stratum {unknown[0]!r}, so nothing can "
+            f"be learned about it; leave it out, or merge it with another in column {strata!r}."
         )
     others = np.zeros(len(domain), dtype=np.int64)
     for place, stratum in enumerate(domain.values):
         if stratum not in population:
-            raise AnonbayesError(f"population: how many people has stratum {stratum!r}?")
+            raise AnonbayesError(f"population: the size of stratum {stratum!r} is missing.")
         size = _whole(population[stratum], f"population of stratum {stratum!r}")
         if size < rows[place]:
             raise AnonbayesError(
-                f"population: {size:,} people of stratum {stratum!r} are fewer than its "
+                f"population: {size:,} people in stratum {stratum!r} are fewer than its "
                 f"{rows[place]:,} rows."
             )
         others[place] = size - rows[place]
@@ -318,26 +318,26 @@ def _whole(number: Any, what: str) -> int:
 def minimal_uniques(cells: Ints, rows: Ints, largest: int) -> tuple[Ints, Ints, Floats, Floats]:
     """Count each record's minimal sample uniques.
 
-    A record is unique on a set of attributes when no other row has the same cells there; the set
-    is minimal when no part of it does. Whoever is unique on a set is so on every larger one, so
-    sets one attribute smaller decide.
+    A record is unique on a set of attributes if no other row has the same cells there; the set is
+    minimal if the record is unique on none of its proper subsets. Since uniqueness on a set implies
+    uniqueness on every larger one, only the subsets with one attribute fewer need to be checked.
 
     Parameters
     ----------
     cells : ndarray
         Cells, one line per distinct record.
     rows : ndarray
-        Rows of each record; a record of several rows is unique on no set.
+        Number of rows of each record; a record with several rows is unique on no set.
     largest : int
-        Largest set to look at.
+        Size of the largest sets examined.
 
     Returns
     -------
     smallest, sets, score, of_attribute
-        Size of the smallest set (0: none up to `largest`), number of sets, the sum of their scores,
-        and this sum over the sets that each attribute is part of. As in SUDA, a set of size ``k``
-        among ``A`` attributes has the score ``prod_{i=k}^{largest} (A - i)`` (factors below 1 left
-        out), so that small sets count more.
+        Size of the smallest set (0 if there is none up to `largest`), number of sets, sum of their
+        scores, and the same sum over the sets that contain each attribute. As in SUDA, a set of
+        ``k`` of the ``A`` attributes scores ``prod_{i=k}^{largest} (A - i)``, omitting factors
+        below 1, so that small sets count more.
     """
     n, n_attributes = cells.shape
     smallest, sets = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)

@@ -1,9 +1,10 @@
-"""Classes are split and merged as wholes, which row by row would take thousands of sweeps.
+"""Split and merge whole classes, which would take thousands of sweeps row by row.
 
-Two rows are taken at random. If they are of one class, each founds a class of its own and the
-class's other rows join them one by one, likelier where they fit, and choose again a few times;
-otherwise their classes are joined (Dahl 2005; Jain and Neal 2004). Shares of values
-and the weights of the classes are integrated out.
+Two rows are picked at random. If they belong to the same class, a split is proposed: each of them
+founds a class, the other rows of the old class are assigned to one of the two in turn, with
+probabilities that reflect their fit, and are then reassigned a few times. Otherwise, a merger of
+their classes is proposed (Dahl 2005; Jain and Neal 2004). The shares of values and the weights of
+the classes are integrated out.
 
 References
 ----------
@@ -25,9 +26,9 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.uniqueness.mixture import SampleRecords
 
 ATTEMPTS = 2
-"""Pairs of rows in each sweep."""
+"""Pairs of rows picked in each sweep."""
 SCANS = 4
-"""Times that a class's rows are seated in two before the result is judged."""
+"""Scans over the rows of a split; the last is the proposal to accept or reject."""
 
 
 @njit(cache=True, nogil=True)
@@ -43,7 +44,7 @@ def split_or_merge(
     seats: npt.NDArray[np.int32],
     rng: np.random.Generator,
 ) -> None:
-    """Split and merge classes in place; every row must have a seat, and count as one."""
+    """Split and merge classes in place; every row must have a seat and a mass of one."""
     n_rows = len(seats)
     if n_rows < 2:
         return
@@ -77,7 +78,7 @@ def _attempt(
     record_of: Ints,
     rng: np.random.Generator,
 ) -> int:
-    """Propose to split the class of two rows, or to merge their classes; 1 if that was done."""
+    """Propose to split the class of two rows or to merge their classes; return 1 if accepted."""
     n_rows = len(seats)
     i, j = rng.integers(0, n_rows), rng.integers(0, n_rows - 1)
     j += j >= i
@@ -90,13 +91,13 @@ def _attempt(
         two = np.int32(free[rng.integers(0, len(free))])
     members = np.flatnonzero((seats == one) | (seats == two))
     rng.shuffle(members)
-    fixed = np.zeros(len(members))  # by attributes with coarse cells, whose shares are given
+    fixed = np.zeros(len(members))  # log odds by coarse cells, whose shares are given
     for t in range(len(members)):
         for g in records.path[record_of[members[t]]]:
             if records.way_start[g] == records.way_start[g + 1]:
                 fixed[t] += math.log(max(shares[g, two], 1e-300))
                 fixed[t] -= math.log(max(shares[g, one], 1e-300))
-    # mass of the parts in both classes, and in the two as one
+    # mass of the parts in each of the two classes, and in both together
     parts, whole = np.empty((3, len(margin))), np.empty((3, len(records.pool)))
     for k in range(len(records.pool)):
         whole[:, k] = kappa[records.pool[k]]
@@ -111,8 +112,8 @@ def _attempt(
             side_of[t] = int(r == j)
             size[side_of[t]] += 1.0
             _put(records, path, 1.0, parts[side_of[t]], whole[side_of[t]])
-    log_ratio = math.log(len(free) + (not split))  # which free class is taken
-    for scan in range(SCANS):  # the first seats everybody, the last is judged
+    log_ratio = math.log(len(free) + (not split))  # choice of the free class
+    for scan in range(SCANS):  # the first seats everybody, the last is the proposal
         last = scan == SCANS - 1
         for t in range(len(members)):
             r = members[t]
@@ -125,7 +126,7 @@ def _attempt(
                 _put(records, path, -1.0, parts[old], whole[old])
             odds = fixed[t] + math.log((each_class + size[1]) / (each_class + size[0]))
             odds += _log_odds(records, path, parts, whole)
-            chance = 1.0 / (1.0 + math.exp(min(-odds, 700.0)))  # of the second
+            chance = 1.0 / (1.0 + math.exp(min(-odds, 700.0)))  # of the second class
             to = int(seats[r] == two) if last and not split else int(rng.random() < chance)
             side_of[t] = to
             size[to] += 1.0
@@ -155,7 +156,7 @@ def _attempt(
 def _put(
     records: SampleRecords, path: npt.NDArray[np.int32], mass: float, parts: Floats, whole: Floats
 ) -> None:
-    """Add a row to a class, or take it away if `mass` is negative."""
+    """Add a row to a class, or remove it if `mass` is negative."""
     for g in path:
         for q in range(records.way_start[g], records.way_start[g + 1]):
             s, k = records.way_slots[q], records.way_splits[q]
@@ -170,7 +171,7 @@ def _log_odds(
     parts: Floats,
     whole: Floats,
 ) -> float:
-    """Log-probability of a row's cells given the rows of the second class, less the first's."""
+    """Log odds of a row's cells given the rows of the second class, against the first."""
     ratio, total = 1.0, 0.0
     for g in path:
         for q in range(records.way_start[g], records.way_start[g + 1]):
@@ -186,7 +187,7 @@ def _log_odds(
 def _log_marginal(
     records: SampleRecords, margin: Floats, kappa: Floats, parts: Floats, whole: Floats
 ) -> float:
-    """Logarithm of the likelihood of a class's rows, up to a constant."""
+    """Log-likelihood of the rows of a class, up to a constant."""
     total = 0.0
     for k in range(len(records.pool)):
         own = kappa[records.pool[k]]
