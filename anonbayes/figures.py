@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -40,34 +41,49 @@ def apart() -> Iterator[None]:
 
 
 def make_figure(width: float, height: float) -> Figure:
-    """Return a new figure, which becomes pyplot's current one unless drawing is `apart`."""
+    """Return pyplot's current figure if it has no axes, or a new one, which becomes the current.
+
+    A new figure of the user's gets a layout that keeps labels and legend inside. Figures that are
+    drawn `apart` are always new.
+    """
     if _APART.get():
         from matplotlib.figure import Figure
 
         return Figure(figsize=(width, height), layout="constrained")
     import matplotlib.pyplot as plt
 
-    return plt.figure(figsize=(width, height), layout="constrained")
+    if not plt.get_fignums() or plt.gcf().axes:
+        return plt.figure(figsize=(width, height), layout="constrained")
+    figure = plt.gcf()
+    if figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")
+    return figure
 
 
 def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """Return `ax`, or pyplot's current axes if they are empty, or the axes of a new figure.
 
-    So a plot goes where ``plt.figure()`` or ``plt.subplot()`` made room for it. A new figure of
-    the user's gets a layout that keeps labels and legend inside.
+    So a plot goes where ``plt.figure()`` or ``plt.subplot()`` made room for it.
     """
     if ax is not None:
         return ax
     if not _APART.get():
         import matplotlib.pyplot as plt
 
-        if plt.get_fignums():
-            figure = plt.gcf()
-            if not figure.axes and figure.get_layout_engine() is None:
-                figure.set_layout_engine("constrained")
-            if not figure.axes or _is_empty(figure.gca()):
-                return tidy(figure.gca())
+        if plt.get_fignums() and plt.gcf().axes and _is_empty(plt.gca()):
+            return tidy(plt.gca())
     return tidy(make_figure(width, height).subplots())
+
+
+def make_panels(
+    rows: int, columns: int = 1, *, width: float, height: float, **how: Any
+) -> npt.NDArray[Any]:
+    """Return axes (rows, columns); `how` are further arguments of ``Figure.subplots``."""
+    figure = make_figure(width, height)
+    panels: npt.NDArray[Any] = figure.subplots(rows, columns, squeeze=False, **how)
+    for ax in panels.flat:
+        tidy(ax)
+    return panels
 
 
 def _is_empty(ax: Axes) -> bool:

@@ -207,6 +207,17 @@ def test_current_axes_are_used_while_they_are_empty(risk):
     assert again.figure is not right.figure and plt.gcf() is again.figure
 
 
+def test_panels_fill_an_empty_figure_of_the_user():
+    frame = ab.nonstochastic.tradeoff([0.5, 0.5], ab.nonstochastic.Box.cube(-2, 2, 2), [1.0, 2.0])
+    draws = np.random.default_rng(0).normal(size=(2, 100, 2))
+    for plot in (lambda: plot_worst(draws), lambda: ab.nonstochastic.plot_tradeoff(frame)):
+        mine = plt.figure(figsize=(4.5, 3.5))
+        panels = plot()
+        assert all(ax.figure is mine for ax in np.ravel(panels)) and not outside(mine)
+        assert np.ravel(plot())[0].figure is not mine  # now there is something in it
+        plt.close("all")
+
+
 def test_reports_and_files_leave_pyplot_alone(risk):
     mine = plt.figure()
     render(risk.post, risk)

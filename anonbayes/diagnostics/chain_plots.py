@@ -12,11 +12,17 @@ import xarray as xr
 #: More quantities than this are shown by the range that contains 95% of them.
 from anonbayes import compat
 from anonbayes.diagnostics.geweke import geweke
-from anonbayes.diagnostics.quantities import draws_of, idata_of, rank_quantities, summarize_tests
+from anonbayes.diagnostics.quantities import (
+    draws_of,
+    idata_of,
+    in_words,
+    rank_quantities,
+    summarize_tests,
+)
 from anonbayes.diagnostics.verdict import DiagnosticReport, diagnose
 from anonbayes.diagnostics.weiss import weiss
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import SERIES, legend_below, make_axes, make_figure, plain_log_axis, tidy
+from anonbayes.figures import SERIES, legend_below, make_axes, make_panels, plain_log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,12 +200,10 @@ def plot_worst(
         raise AnonbayesError(
             "No quantity in the report could be tested, so there is nothing to plot."
         )
-    panels = make_figure(8, 0.5 + 1.9 * len(names)).subplots(
-        len(names), 2, squeeze=False, width_ratios=(2, 1)
-    )
+    panels = make_panels(len(names), 2, width=8, height=0.5 + 1.9 * len(names), width_ratios=(2, 1))
     for name, (trace, ranks) in zip(names, panels, strict=True):
         draws = draws_of(post, name)
-        for ax in (tidy(trace), tidy(ranks)):
+        for ax in (trace, ranks):
             ax.tick_params(labelsize="small")
         categorical = report.table["kind"].to_dict()[name] == "categorical"
         if categorical:
@@ -209,7 +213,7 @@ def plot_worst(
         else:
             _trace(trace, draws)
             _rank_bars(ranks, draws, bins)
-        trace.set_title(_shortened(name), fontsize="small", loc="left")
+        trace.set_title(_shortened(in_words(post, name)), fontsize="small", loc="left")
     panels[0, 1].set_title("Draws of each chain by rank or category", fontsize="small")
     panels[-1, 0].set_xlabel("Draw")
     for i, line in enumerate(panels[0, 0].get_lines()):

@@ -30,6 +30,9 @@ def flat_labels(name: str, array: xr.DataArray, skip: tuple[str, ...] = ()) -> l
     return [f"{name}[{', '.join(map(str, entry))}]" for entry in itertools.product(*labels)]
 
 
+WORDS = {"pi_": "Share", "weight_": "Weight", "correction_": "Correction"}
+"""What the variables of a model are, by the beginning of their names."""
+
 # -------------------------------------------------------------------------------------------------
 # Scalar quantities by name: ranking by concern, and their draws.
 
@@ -80,6 +83,38 @@ def _ranking(table: pd.DataFrame, *choices: list[tuple[str, float]]) -> list[str
 
 def draws_of(post: object, quantity: str) -> np.ndarray:
     """Return the draws (chain, draw) of a quantity by its name in the report's table."""
+    _, variable, place = _find(post, quantity)
+    ordered = variable.transpose(*compat.SAMPLE_DIMS, ...)
+    return ordered.values.reshape(*ordered.shape[:2], -1)[..., place]
+
+
+def in_words(post: object, quantity: str) -> str:
+    """Return what a quantity of a model of this package is; another's name stays as it is.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> table = ab.datasets.load("table1_recoded")
+    >>> post = ab.fit(table, draws=10, tune=5, seed=1, progressbar=False)
+    >>> in_words(post, "pi_Nat[Flu, J]")
+    'Share of Nat = J among Dis = Flu'
+    """
+    name, variable, place = _find(post, quantity)
+    dims = [dim for dim in variable.dims if dim not in compat.SAMPLE_DIMS]
+    for prefix, word in WORDS.items():
+        column = name.removeprefix(prefix)
+        if column == name or len(dims) > 2 or (dims and dims[-1] != column):
+            continue
+        at = np.unravel_index(place, [variable.sizes[dim] for dim in dims])
+        last, *given = [
+            f"{dim} = {variable[dim].values[i]}" for dim, i in zip(dims, at, strict=True)
+        ][::-1] or [column]
+        return f"{word} of {last}" + "".join(f" among {other}" for other in given)
+    return quantity
+
+
+def _find(post: object, quantity: str) -> tuple[str, xr.DataArray, int]:
+    """Return the variable that contains a quantity, with its name and the place of the entry."""
     groups = compat.groups(idata_of(post))
     known: list[str] = []
     for group in ("posterior", "sample_stats"):
@@ -88,9 +123,7 @@ def draws_of(post: object, quantity: str) -> np.ndarray:
                 continue
             labels = flat_labels(str(name), variable, compat.SAMPLE_DIMS)
             if quantity in labels:
-                ordered = variable.transpose(*compat.SAMPLE_DIMS, ...)
-                flat = ordered.values.reshape(*ordered.shape[:2], -1)
-                return flat[..., labels.index(quantity)]
+                return str(name), variable, labels.index(quantity)
             known += labels
     raise AnonbayesError(f"quantity={quantity!r} is not in the draws. {nearest(quantity, known)}")
 

@@ -16,7 +16,7 @@ import pandas as pd
 from anonbayes.arrays import Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.figures import COLOURS, SERIES, make_axes, make_figure, tidy
+from anonbayes.figures import COLOURS, SERIES, make_axes, make_panels
 from anonbayes.nonstochastic import relations
 from anonbayes.nonstochastic.geometry import (
     MAX_CORNER_DIMENSION,
@@ -547,7 +547,7 @@ def tradeoff(
 def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
     """Plot the result of `tradeoff`: leaked information above, the adversary's error below."""
     if axes is None:
-        axes = np.array([tidy(ax) for ax in make_figure(6, 5.6).subplots(2, 1, sharex=True)])
+        axes = make_panels(2, width=6, height=5.6, sharex=True)[:, 0]
     above, below = axes
     for ax, column, colour, label in (
         (above, "leakage", SERIES[0], "leakage $L_0$"),

@@ -223,10 +223,10 @@ def _words(m: Mapping[str, float], epsilon: float) -> str:
 
 
 def _plot(table: pd.DataFrame, clear: float) -> Axes:
-    from anonbayes.figures import SERIES, legend_below, make_figure, percent_axis, tidy
+    from anonbayes.figures import SERIES, legend_below, make_panels, percent_axis
 
-    above, below = make_figure(5.6, 5.4).subplots(2, 1, sharex=True)
-    for ax in (tidy(above), tidy(below)):
+    above, below = make_panels(2, width=5.6, height=5.4, sharex=True)[:, 0]
+    for ax in (above, below):
         ax.margins(y=0.1)
     above.plot(table.index, table["bits"], "o-", color=SERIES[0], label="bits of a report")
     above.plot(table.index, table["bound"], "--", color="0.4", label="at most, by the theorem")

@@ -35,7 +35,7 @@ from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.index import records_of
 from anonbayes.beliefs.victims import Victims, read_victims
 from anonbayes.errors import AnonbayesError, CellError, TableError
-from anonbayes.figures import SERIES, make_axes, percent_axis
+from anonbayes.figures import SERIES, legend_below, make_axes, percent_axis
 from anonbayes.formats import plain, share
 from anonbayes.io.files import write_text
 from anonbayes.io.text import pandas_frame
@@ -148,7 +148,7 @@ class Membership:
             title=f"AUC {ends['auc'][0]:.3f}",
         )  # fmt: skip
         percent_axis(axes.xaxis, axes.yaxis)
-        axes.legend(frameon=False, fontsize="small", loc="lower right")
+        legend_below(axes)
         return axes
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst
+from anonbayes.diagnostics.quantities import in_words
 from anonbayes.errors import AnonbayesError
 
 
@@ -50,6 +51,26 @@ def test_worst_shows_what_differs_and_can_be_drawn(idata):
         trace[1].get_ydata(), compat.posterior_dataset(idata)["mu"].values[1, :, 1]
     )
     panels[0, 0].figure.savefig(io.BytesIO(), format="png")
+
+
+def test_titles_say_what_a_quantity_is():
+    """In words for a model of the package; a variable of one's own keeps its name."""
+    post = ab.fit(ab.datasets.load("table1_recoded"), draws=40, tune=5, seed=1, progressbar=False)
+    titles = [ax.get_title(loc="left") for ax in plot_worst(post, n=6)[:, 0]]
+    assert all(title.startswith("Share of ") and "pi_" not in title for title in titles)
+    dims = {"pi_S": ["S"], "pi_A": ["S", "A"], "weight_A": [], "correction_A": ["S", "A"]}
+    coords = {"S": ["flu", "hiv"], "A": ["20-29", "30-39", "40-49"]}
+    draws = {n: np.zeros((2, 8, *(len(coords[d]) for d in over))) for n, over in dims.items()}
+    draws["pi_own"] = np.zeros((2, 8, 2))
+    data = compat.make_idata({"posterior": draws}, coords=coords, dims=dims)
+    for name, words in {
+        "pi_S[hiv]": "Share of S = hiv",
+        "pi_A[flu, 40-49]": "Share of A = 40-49 among S = flu",
+        "weight_A": "Weight of A",
+        "correction_A[hiv, 20-29]": "Correction of A = 20-29 among S = hiv",
+        "pi_own[1]": "pi_own[1]",
+    }.items():
+        assert in_words(data, name) == words
 
 
 def test_text_categories_can_be_drawn(idata):
