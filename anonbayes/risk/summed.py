@@ -1,9 +1,10 @@
-"""Threats to people of whom there are too many for one machine: measures from sums (MODEL 1.6).
+"""Threats to more people than one machine can hold: measures from sums (MODEL 1.6).
 
-What an attacker believes of a person depends on the rows of all parts that show the same record. So
-workers sum up what their part of the release says of each record, count their part of the people,
-and send both to the *bucket* that the record falls into. A bucket knows all about its people and
-answers with sums; the client adds them up. How many buckets there are depends on the data alone.
+An attacker's belief about a person depends on all rows that show the same record, in any part. So
+workers sum up what their part of the release says about each record, count the people in their
+part, and send both to the *bucket* to which the record belongs. A bucket thus has everything about
+its people and returns sums, which the client adds up. The number of buckets depends only on the
+data.
 """
 
 from __future__ import annotations
@@ -53,31 +54,31 @@ if TYPE_CHECKING:
     from anonbayes.inference.vertical.parts import Items, PartsFit
 
 BUCKET_BYTES = 2.5e8
-"""Size of what a bucket knows of its records, about."""
+"""Approximate size of the weights of the records in a bucket."""
 WEIGHT = " people "
-"""Column of counted people; no table has one of this name."""
+"""Name of the column with numbers of people, chosen to clash with no column of a table."""
 KEY_BITS = 40
-"""Bits of a relative threat that are not looked at first: 0.02 % of it."""
+"""Trailing bits of a relative threat that are ignored at first; they make up 0.02 % of it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartsAssessment:
-    """Measures of threat and utility, from sums over people. Made by `PartsFit.assess`.
+    """Measures of threat and utility from sums over people; returned by `PartsFit.assess`.
 
     Attributes
     ----------
     summary, standard_errors : pandas.Series
-        As those of a `RiskAssessment`.
+        As in `RiskAssessment`.
     belief_scores : Scores
-        How good the beliefs are.
+        Scores of the beliefs.
     faithfulness : Faithfulness
-        Distance of learner and ideal.
+        Distance between the learner and the ideal learner.
     gain : Gain
         What counts as a threat.
     records : int
-        Distinct records of people, in how many buckets.
+        Number of distinct records of people.
     buckets : int
-        These.
+        Number of buckets that held them.
     remarks : tuple of str
         What a reader should know before using the numbers.
     """
@@ -93,7 +94,7 @@ class PartsAssessment:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """How good each belief is, as `RiskAssessment.scores`."""
+        """Scores of each belief, as `RiskAssessment.scores`."""
         return self.belief_scores.table
 
     @property
@@ -115,22 +116,22 @@ class PartsAssessment:
 
 
 # -------------------------------------------------------------------------------------------------
-# Sums over people, and the measures that they make.
+# Sums over people, and the measures computed from them.
 
 
 class ThreatSums(NamedTuple):
-    """What measures need of people; `joined` adds those of buckets up."""
+    """Sums over people from which measures are computed; `joined` adds those of two buckets."""
 
     threatened: Floats  # people, by belief in the order of `BELIEFS`
-    secret: Floats  # probabilities of their secrets, likewise
+    secret: Floats  # probabilities of their secrets, in the same order
     scores: ScoreSums
-    powers: Floats  # 0 to 3 of log2 Ti, of the people whom the attacker threatens
-    doubled: Floats  # of these with Ti of 2 or more
-    largest: Floats  # Ti of these, and the attacker's belief in the truth about anybody
+    powers: Floats  # sums of powers 0 to 3 of log2 Ti, over people threatened by the attacker
+    doubled: Floats  # number of these with Ti of 2 or more
+    largest: Floats  # largest Ti of these, and largest belief of the attacker in the truth
 
     @classmethod
     def of(cls, threats: Threats, people: Ints) -> ThreatSums:
-        """Sums over pairs, each for so many people."""
+        """Sum over pairs, each weighted by its number of people."""
         each = [threats[letter] for letter in BELIEFS]
         ratio, weight = _hit(threats, people)
         logs = np.log2(ratio)
@@ -144,7 +145,7 @@ class ThreatSums(NamedTuple):
         )
 
     def joined(self, other: ThreatSums) -> ThreatSums:
-        """Sums over the people of both."""
+        """Add the sums over other people."""
         scores = ScoreSums(*(a + b for a, b in zip(self.scores, other.scores, strict=True)))
         return ThreatSums(
             self.threatened + other.threatened,
@@ -157,14 +158,14 @@ class ThreatSums(NamedTuple):
 
 
 def _hit(threats: Threats, people: Ints) -> tuple[Floats, Floats]:
-    """Ti of the pairs that the attacker threatens, and how many people each counts for."""
+    """Ti of the pairs that the attacker threatens, and the number of people of each."""
     hit = threats["A"].threatened > 0
     weight = (threats["A"].threatened * people)[hit]
     return (threats["A"].level[hit] / threats["L"].level[hit]), weight
 
 
 class _Summed(Evaluation):
-    """`Evaluation` of sums instead of pairs."""
+    """`Evaluation` from sums instead of pairs."""
 
     def __init__(
         self, sums: ThreatSums, quantiles: list[float], found: Faithfulness, baseline: float
@@ -220,7 +221,7 @@ def _place(belief: str) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# Tasks. What all of them share is a `_Question`.
+# Tasks; all of them share a `_Question`.
 
 
 class _Question(NamedTuple):
@@ -230,7 +231,7 @@ class _Question(NamedTuple):
 
 
 class _People(NamedTuple):
-    """Counted people of a part: distinct pairs of a record and a secret."""
+    """People of a part as distinct pairs of a record and a secret, with numbers of people."""
 
     codes: Ints
     secret: Ints
@@ -238,7 +239,7 @@ class _People(NamedTuple):
 
 
 class _Bucket(NamedTuple):
-    """Records of people that fall into a bucket, and what all rows of the release say of them."""
+    """Records of people in a bucket, and what all rows of the release say about them."""
 
     codes: Ints
     owned: Floats
@@ -277,7 +278,7 @@ def _size(_: Any, held: Items | _People) -> int:
 
 
 def _totals(question: _Question, people: _People) -> list[Ints]:
-    """Rows of a part by secret, and by value and secret of each attribute."""
+    """Count the people of a part by secret, and by value and secret of each attribute."""
     size = len(question.skeleton.secret.domain)
     out = [np.bincount(people.secret, people.people, size)]
     for name, codes in zip(question.skeleton.attributes, people.codes.T, strict=True):
@@ -288,7 +289,7 @@ def _totals(question: _Question, people: _People) -> list[Ints]:
 
 
 def _chosen(_: Any, held: Items | _People, bucket: int, buckets: int) -> Items | _People:
-    """What falls into a bucket."""
+    """Select the records that belong to a bucket."""
     key = np.zeros(len(held.codes), dtype=np.uint64)
     for column in held.codes.T:
         key = (key + column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
@@ -317,18 +318,18 @@ def _bucket(_: Any, items: list[Items], people: list[_People]) -> _Bucket:
 
 
 def csr_of(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_array:
-    """Matrix that adds up rows of another one."""
+    """Matrix of ones that adds up rows of another matrix."""
     return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
 
 def _lost(_: Any, bucket: _Bucket) -> tuple[int, int]:
-    """Records of people, and how many people fit no row of the release."""
+    """Number of records, and number of people who match no row of the release."""
     lost = bucket.worlds[bucket.record, bucket.secret] <= 0
     return len(bucket.codes), int(bucket.people[lost].sum())
 
 
 def _information(_: Any, bucket: _Bucket, features: Features, eta: Floats) -> Sums:
-    """Derivatives of the log scores of a bucket's people, of whom features know the counts."""
+    """Derivatives of the log scores of the people in a bucket; `features` has the counts."""
     start = features.codes[0]
     codes = np.ascontiguousarray(bucket.codes[bucket.record] + start)
     rows = bucket.people.astype(np.float64)
@@ -352,7 +353,7 @@ def _threats(question: _Question, bucket: _Bucket, best: Ideal) -> Threats:
 
 
 def _learned(fit: PartsFit, victims: Victims) -> Any:
-    """``p_L(s, r)`` by the population and the weights of the release."""
+    """``p_L(s, r)`` from the population and the weights learned from the release."""
     means = [frame.to_numpy() for frame in fit.population.values()]
     weights = fit.weights["exponent"].to_numpy()
     return weighted_joint(fit.secret_shares.to_numpy(), victims.shares(means), weights)
@@ -374,12 +375,12 @@ def _sums(_: Any, measured: _Measured) -> ThreatSums:
 
 
 def _keys(_: Any, measured: _Measured) -> tuple[Ints, Floats]:
-    """Leading bits of the relative threats, in order, and how many people have each."""
+    """Sorted leading bits of the relative threats, and the number of people with each."""
     return _added(measured.ratio.view(np.int64) >> KEY_BITS, measured.weight)
 
 
 def _within(_: Any, measured: _Measured, keys: Ints) -> tuple[Floats, Floats]:
-    """Relative threats with these leading bits, and how many people have each."""
+    """Relative threats with these leading bits, and the number of people with each."""
     inside = np.isin(measured.ratio.view(np.int64) >> KEY_BITS, keys)
     return _added(measured.ratio[inside], measured.weight[inside])
 
@@ -407,7 +408,7 @@ def assess_parts(
     """See `PartsFit.assess`."""
     check_client(client)
     if fit.parts is None:
-        raise ModelError("This fit does not know where its parts are; make it by fit_parts.")
+        raise ModelError("This fit does not know where its parts are; make it with fit_parts.")
     samples = read_whole("samples", samples, least=2)
     *attributes, secret = (Domain(name, values) for name, values in fit.parts.plan.domains.items())
     problem = read_gain(secret, harm=harm, gain=gain)
@@ -461,7 +462,7 @@ def assess_parts(
 def _read_people(
     tasks: Tasks, client: Any, skeleton: ReleasedTable, people: Any, sep: str
 ) -> list[Any]:
-    """Counted people of every part, on the workers that have read them."""
+    """Count the people of every part on the workers that read them."""
     people = pandas_frame(people) if hasattr(people, "columns") else people
     if isinstance(people, pd.DataFrame):
         return [tasks.hold("people 0", _people_of_frame, people, 0)]
@@ -479,7 +480,7 @@ def _read_people(
 
 
 def _share_out(tasks: Tasks, rows: Sequence[Any], people: Sequence[Any], secrets: int) -> list[Any]:
-    """Buckets on the workers; each gets what falls into it from every part."""
+    """Make buckets on the workers, each with its records from every part."""
     records = sum(tasks.ask("sizes", _size, [(part,) for part in (*rows, *people)]))
     buckets = max(1, round(records * secrets * 16 / BUCKET_BYTES))
 
@@ -498,7 +499,7 @@ def _share_out(tasks: Tasks, rows: Sequence[Any], people: Sequence[Any], secrets
 
 
 def _ideal(tasks: Tasks, skeleton: ReleasedTable, totals: list[Ints], held: Sequence[Any]) -> Ideal:
-    """`ideal_of` the people: counts in closed form, and weights from rounds of sums."""
+    """Compute `ideal_of` the people: counts in closed form, weights from rounds of sums."""
     shown, *counts = totals
     size, step = len(shown), np.zeros(len(shown))
     prior = Prior(
@@ -538,16 +539,16 @@ def _ideal(tasks: Tasks, skeleton: ReleasedTable, totals: list[Ints], held: Sequ
 
 
 def _quantiles(tasks: Tasks, measured: Sequence[Any]) -> list[float]:
-    """Quantiles of Ti among threatened people: where they are, and then what is there."""
+    """Quantiles of Ti among threatened people: first located by interval, then computed."""
     keys, weight = _of_all(tasks.ask("where", _keys, [(one,) for one in measured]))
     if not len(keys):
         return [np.nan] * len(QUANTILES)
-    # Numbers of one sign are in the order of their bits.
+    # Floating-point numbers of the same sign are ordered like their bits.
     place = weighted_quantiles(np.arange(len(keys), dtype=float), weight, QUANTILES)
     near = np.unique(np.array(place, dtype=np.int64))
     asked = [(one, keys[near]) for one in measured]
     values, inside = _of_all(tasks.ask("there", _within, asked))
-    # What lies between stands for itself, by one value of each stretch.
+    # Intervals without a quantile are represented by a single value each.
     apart = ~np.isin(np.arange(len(keys)), near)
     rough = (keys[apart] << KEY_BITS).view(np.float64)
     values, inside = np.append(values, rough), np.append(inside, weight[apart])

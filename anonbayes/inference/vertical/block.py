@@ -1,13 +1,13 @@
 """The exact draw of a group: who owns what, given the parameters (MODEL 1.4).
 
-A group of ``n`` rows has ``n!`` cleartext orders ``sigma`` with probability proportional to
+A group of ``n`` rows has ``n!`` cleartext orders ``sigma``, each with probability proportional to
 ``prod_l w(l, sigma(l))``. The subset recursion ``F(mask) = sum_m F(mask - m) w(|mask|, m)`` sums
-them in ``O(n 2^n)``; walked back it draws one, walked both ways it gives every
-``P(slot l gets item m)``. Equal tuples and equal sensitive values need no care: each distinct
-cleartext group is the image of the same number of orders.
+over them in ``O(n 2^n)`` steps; tracing it backwards draws an order, and combining it with the
+backward recursion gives every ``P(slot l gets item m)``. Equal tuples and equal sensitive values
+need no special treatment: each distinct cleartext group is the image of the same number of orders.
 
-Groups beyond `MAX_BLOCK` rows are cut at random into blocks that are redrawn exactly given the
-rest of the group, which leaves the same distribution invariant at a cost linear in the rows.
+Groups of more than `MAX_BLOCK` rows are cut at random into blocks, which are redrawn exactly given
+the rest of the group. This leaves the same distribution invariant, at a cost linear in the rows.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ MAX_BLOCK = 12
 """Largest group drawn as a whole; ``2**12`` subsets still fit into the processor's cache."""
 
 SUB_BLOCK = 6
-"""Rows per piece when a group is too large: the best return per operation is at 5 to 7 rows."""
+"""Rows per piece of a group that is too large; 5 to 7 rows gain most per operation."""
 
 SAFE_LOG = 600.0
-"""Products of weights stay inside the floating-point range up to ``exp(-SAFE_LOG)``."""
+"""Products of weights down to ``exp(-SAFE_LOG)`` stay inside the floating-point range."""
 
 LEAST_LOG = -50.0
-"""Scaled weights below its exponential count as that much: twelve of them still make a number."""
+"""Log of the least scaled weight; smaller ones are raised to it. Twelve do not underflow."""
 
 BETHE_ROUNDS = 500
 TINY = 1e-280
 SCALINGS, ORDERS = 20, 50
-"""Rounds of scaling before orders of a large group are drawn, and how many are drawn."""
+"""Rounds of scaling before orders of a large group are drawn, and the number of orders."""
 
 
 class Lattice(NamedTuple):
-    """The subsets of up to `block` elements in counting order, and the steps that lead to them.
+    """All subsets of `block` elements in counting order, and the steps that lead to them.
 
-    For each of the `size[mask]` members of subset ``mask``, one after the other, `before` is the
-    subset without it, `place` that of its weight, ``(size - 1) * block + member``. Subsets of the
-    first ``n`` elements come first: one lattice serves every group size.
+    For each of the `size[mask]` members of subset ``mask`` in turn, `before` is the subset without
+    it and `place` the position of its weight, ``(size - 1) * block + member``. Subsets of the first
+    ``n`` elements come first, so one lattice serves every group size.
     """
 
     block: int
@@ -71,7 +71,7 @@ def lattice(block: int) -> Lattice:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def is_safe(value: Floats, n_attributes: int) -> bool:
-    """Tell whether a product of one value per attribute is free of underflow; values are <= 1."""
+    """Whether a product of one value per attribute cannot underflow; values are <= 1."""
     smallest = 1.0
     for v in value:
         if v < smallest:
@@ -81,7 +81,7 @@ def is_safe(value: Floats, n_attributes: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def log_weight(arrays: Arrays, value: Floats, slot: int, item: int) -> float:
-    """Return ``log w(slot, item) = sum_a log value``, e.g. the log-likelihood of the pairing."""
+    """Return ``log w(slot, item) = sum_a log value``, such as the log-likelihood of the pairing."""
     cells, strides = arrays.cells, arrays.strides
     s = arrays.secrets[slot]
     total = 0.0
@@ -94,9 +94,9 @@ def log_weight(arrays: Arrays, value: Floats, slot: int, item: int) -> float:
 def fill_weights(
     arrays: Arrays, value: Floats, slots: Ints, items: Ints, n: int, safe: bool, weight: Floats
 ) -> None:
-    """Fill ``weight[l, m] = prod_a value``, each row scaled to a maximum of one.
+    """Fill in ``weight[l, m] = prod_a value``, with each row scaled to a maximum of one.
 
-    Scaling changes no probability. Unless `safe`, weights are summed as logs and balanced.
+    Scaling changes no probability. Unless `safe`, logs are summed and the weights are balanced.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     if not safe:
@@ -123,8 +123,8 @@ def fill_weights(
 def balance(weight: Floats, n: int) -> None:
     """Turn log weights, in place, into weights whose permanent does not underflow.
 
-    Sinkhorn's alternating scaling in the log domain; near a doubly stochastic matrix the permanent
-    is at least about ``n!/n^n`` (van der Waerden).
+    This is Sinkhorn's alternating scaling in the log domain; near a doubly stochastic matrix, the
+    permanent is at least about ``n!/n^n`` (van der Waerden).
     """
     for _ in range(10_000):
         for m in range(n):
@@ -160,7 +160,7 @@ def balance(weight: Floats, n: int) -> None:
 def sum_orders(lattice: Lattice, weight: Floats, n: int, forward: Floats) -> float:
     """Run the subset recursion; return the sum over all orders (the permanent).
 
-    `weight` is flat, rows of length ``lattice.block``.
+    `weight` is flat, with rows of length ``lattice.block``.
     """
     size, before, place = lattice.size, lattice.before, lattice.place
     forward[0] = 1.0
@@ -178,7 +178,7 @@ def sum_orders(lattice: Lattice, weight: Floats, n: int, forward: Floats) -> flo
 def draw_order(
     weight: Floats, n: int, forward: Floats, order: Ints, rng: np.random.Generator
 ) -> None:
-    """Walk the recursion back and draw ``order[l]``, the position of the item slot ``l`` gets."""
+    """Draw ``order[l]``, the position of the item that slot ``l`` gets, by tracing back."""
     mask = (1 << n) - 1
     for x in range(n - 1, -1, -1):
         target = rng.random() * forward[mask]
@@ -199,7 +199,7 @@ def draw_order(
 def order_marginals(
     lattice: Lattice, weight: Floats, n: int, forward: Floats, backward: Floats, marginal: Floats
 ) -> None:
-    """Walk the recursion both ways: ``marginal[l * block + m] = P(slot l gets item m)``."""
+    """Set ``marginal[l * block + m] = P(slot l gets item m)`` by recursion in both directions."""
     size, before, place = lattice.size, lattice.before, lattice.place
     full = (1 << n) - 1
     backward[:full] = 0.0
@@ -216,7 +216,7 @@ def order_marginals(
 
 
 class Space(NamedTuple):
-    """Room for the marginals of one group at a time; see `group_marginals`."""
+    """Working arrays for the marginals of one group at a time; see `group_marginals`."""
 
     weight: Floats
     marginal: Floats
@@ -232,9 +232,10 @@ class Space(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def marginal_space(block: int, widest: int) -> Space:
-    """Make room for groups of up to `widest` rows, of which up to `block` go by the recursion.
+    """Make working arrays for groups of up to `widest` rows; those up to `block` use the recursion.
 
-    Where no group is larger than `block`, `flat` is `weight` in one row, and so for the marginals.
+    If no group is larger than `block`, `flat` is a flat view of `weight`, and likewise for the
+    marginals.
     """
     side = max(block, widest)
     weight, marginal = np.empty((side, side)), np.empty((side, side))
@@ -259,8 +260,9 @@ def group_marginals(
 ) -> float:
     """Turn a group's log weights into ``P(slot l gets item m)``; return the log permanent.
 
-    ``space.weight[l, m]`` is used up, ``space.marginal`` is set. Groups larger than the lattice go
-    by `piecewise_marginals` (the permanent is then NaN), or with ``sweeps=0`` by `bethe_marginals`.
+    ``space.weight[l, m]`` is overwritten and ``space.marginal`` is set. Groups larger than the
+    lattice use `piecewise_marginals` (the permanent is then NaN) or, with ``sweeps=0``,
+    `bethe_marginals`.
     """
     weight, shift = space.weight, 0.0
     for x in range(n):
@@ -283,7 +285,7 @@ def group_marginals(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _exact_marginals(lattice: Lattice, space: Space, n: int) -> float:
-    """Set the marginals of a small group from its weights; return their permanent."""
+    """Set the marginals of a small group from its weights; return the permanent."""
     weight, flat, size = space.weight, space.flat, lattice.block
     for x in range(n):
         for m in range(n):
@@ -303,8 +305,8 @@ def piecewise_marginals(
 ) -> None:
     """Marginals of a large group, averaged over exact redraws of random pieces of it.
 
-    A third as many sweeps come first and are not counted. What is averaged are exact probabilities
-    given the other pieces (Rao-Blackwell), not draws.
+    A third as many sweeps come first and are discarded. Not draws are averaged but exact
+    probabilities given the other pieces (Rao-Blackwell).
     """
     weight, marginal, size = space.weight, space.marginal, lattice.block
     slots, items, flat = space.slots, space.items, space.flat
@@ -346,10 +348,10 @@ def piecewise_marginals(
 def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, marginal: Floats) -> float:
     """Marginals and log permanent of a large group by belief propagation along its pairings.
 
-    The fixed point of Bethe's free energy (Vontobel 2013), to which the iteration always converges:
-    a lower bound of the permanent, whose gradient by the log weights are its marginals; both are
-    exact where a group has no preference or no doubt, and too sure of themselves in between. Scaled
-    weights are used up; `right` and `left` are room for the messages.
+    The iteration always converges to the stationary point of Bethe's free energy (Vontobel 2013).
+    This is a lower bound of the permanent, and its gradient with respect to the log weights are the
+    marginals. Both are exact if all orders are equally likely or one is certain; in between, the
+    marginals are overconfident. `weight` is overwritten; `right` and `left` hold the messages.
     """
     for x in range(n):
         for m in range(n):
@@ -357,7 +359,7 @@ def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, margina
             left[x, m] = 1.0
     for _ in range(BETHE_ROUNDS):
         moved = 0.0
-        # Sums over all but one, from both sides: differences would cancel.
+        # Sum over all but one from both sides, because differences would suffer cancellation.
         for x in range(n):
             total = 0.0
             for m in range(n):
@@ -398,9 +400,9 @@ def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, margina
 def estimate_orders(space: Space, n: int, rng: np.random.Generator) -> tuple[float, float]:
     """Estimate the log permanent of a large group; return it with its standard error.
 
-    Rows and columns of ``exp(space.weight)``, which is used up, are scaled to sums near one. Slots
-    then choose, in a random order, among the items left: the products of what was left average to
-    the permanent (sequential importance sampling).
+    Rows and columns of ``exp(space.weight)``, which is overwritten, are scaled to sums near one.
+    Slots then choose among the remaining items in random order. The products of the remaining
+    weights average to the permanent (sequential importance sampling).
     """
     weight, slots, items = space.weight, space.slots, space.items
     shift = 0.0
@@ -445,7 +447,7 @@ def estimate_orders(space: Space, n: int, rng: np.random.Generator) -> tuple[flo
 
 @njit(cache=True, nogil=True, forceinline=True)
 def shuffle(numbers: Ints, n: int, rng: np.random.Generator) -> None:
-    """Bring the first `n` numbers into a uniformly random order."""
+    """Put the first `n` numbers into a uniformly random order."""
     for x in range(n - 1, 0, -1):
         y = int(rng.random() * (x + 1))
         numbers[x], numbers[y] = numbers[y], numbers[x]
@@ -453,7 +455,7 @@ def shuffle(numbers: Ints, n: int, rng: np.random.Generator) -> None:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def widest_group(offsets: Ints) -> int:
-    """Rows of the largest group."""
+    """Number of rows of the largest group."""
     widest = 0
     for g in range(len(offsets) - 1):
         widest = max(widest, offsets[g + 1] - offsets[g])
@@ -462,7 +464,7 @@ def widest_group(offsets: Ints) -> int:
 
 @njit(cache=True, nogil=True)
 def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
-    """Expected counts of ownership probabilities, flat."""
+    """Expected counts from ownership probabilities, flat."""
     counts = np.zeros(n_cells)
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
@@ -472,7 +474,7 @@ def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
             for y in range(offsets[g], x):
                 first = first and ranks[y] != ranks[x]
             if not first:
-                continue  # slots of equal value share one entry
+                continue  # slots with equal values share one entry
             for m in range(offsets[g], offsets[g + 1]):
                 p = owner[links[m] + ranks[x]]
                 for a in range(len(strides)):

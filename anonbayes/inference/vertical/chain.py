@@ -1,8 +1,8 @@
-"""Markov chains over the cleartext tables behind a vertical release, without PyMC around them.
+"""Markov chains over the cleartext tables behind a vertical release, independent of PyMC.
 
-`VerticalChain` moves in sweeps and can be stopped, stored and continued at any sweep; the draws are
-those of an uninterrupted run. `VerticalEngine` is what `fit` runs. The PyMC steps of `group_steps`
-call the same kernels.
+`VerticalChain` moves in sweeps. It can be stopped, stored and continued after any sweep, and the
+draws are those of an uninterrupted run. `fit` runs `VerticalEngine`; the PyMC steps of
+`group_steps` call the same kernels.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ TINY = float(np.finfo(float).tiny)
 
 
 def choose_step(group_sizes: ArrayLike, *, repeats: ArrayLike = False) -> str:
-    """Choose a sampler by what most rows need; groups may have a value more than once (`repeats`).
+    """Choose the sampler that suits most rows.
 
-    Small groups of different values, as Anatomy makes them: ``"collapsed"``, exact with the
-    parameters integrated out (on Adult with l = 4 about 1.5 times the effective draws per second of
-    ``"block"``). With repeated values its correction would cost more than it gains: ``"block"``.
-    Groups above `MAX_BLOCK` rows: ``"subblock"``, pieces redrawn exactly, linear in the rows.
+    Small groups of distinct values, as Anatomy makes them, use ``"collapsed"``, which is exact with
+    the parameters integrated out (on Adult with l = 4, about 1.5 times as many effective draws per
+    second as ``"block"``). Small groups with repeated values (`repeats`) use ``"block"``, because
+    the correction of ``"collapsed"`` would cost more than it gains. Groups of more than `MAX_BLOCK`
+    rows use ``"subblock"``, which redraws pieces exactly in time linear in the rows.
     """
     sizes = np.asarray(group_sizes)
     half = sizes.sum() / 2
@@ -54,7 +55,7 @@ def choose_step(group_sizes: ArrayLike, *, repeats: ArrayLike = False) -> str:
 
 
 def layout_step(layout: VerticalLayout) -> str:
-    """Return what ``step="auto"`` means for a table (see `choose_step`)."""
+    """Return the step that ``step="auto"`` stands for (see `choose_step`)."""
     return choose_step(layout.group_sizes, repeats=layout.arrays.repeats)
 
 
@@ -71,12 +72,12 @@ def sweep_given_parameters(
     owner: Floats = NO_OWNER,
     shards: Shards | None = None,
 ) -> dict[str, float]:
-    """Move an assignment once, in place, given the logs of the parameters.
+    """Update an assignment once, in place, given the logs of the parameters.
 
-    Groups of up to `block` rows are drawn in one piece, larger ones in pieces of `sub_block`
-    (``"subblock"`` cuts every group above that); `swaps` are proposed per row. Ownership
-    probabilities given the parameters are added to `owner`. Returns ``acceptance`` of proposals and
-    ``moved``, the share of slots whose item changed.
+    Groups of up to `block` rows are drawn as a whole, larger ones in pieces of `sub_block` rows
+    (``"subblock"`` also cuts all other groups of more than `sub_block` rows). `swaps` is the number
+    of swaps proposed per row. Ownership probabilities given the parameters are added to `owner`.
+    Returns the ``acceptance`` rate and ``moved``, the share of slots whose item changed.
     """
     shards = Shards(layout) if shards is None else shards
     steps = lattice(max(block, sub_block))
@@ -104,9 +105,10 @@ def sweep_given_parameters(
 class VerticalChain:
     """A Markov chain on the cleartext tables (and parameters) of one vertical release.
 
-    It starts from a random order of every group. `threads` change no draw: they share out the
-    temperatures, or the groups of a large table given the parameters; ``"collapsed"`` has no use
-    for them, since there every group depends on all others. `ladder` has settings of `Ladder`.
+    It starts from a random order of every group. `threads` work on different temperatures, or on
+    different groups of a large table given the parameters, without changing any draw; they do not
+    apply to ``"collapsed"``, in which every group depends on all others. `ladder` has settings of
+    `Ladder`.
     """
 
     def __init__(
@@ -165,7 +167,7 @@ class VerticalChain:
 
     # ------------------------------------------------------------------ moving
     def sweep(self, *, tune: bool = False, keep_owner: bool = False) -> dict[str, float]:
-        """Move once; with `keep_owner`, add this sweep's ownership probabilities."""
+        """Make one sweep; with `keep_owner`, add its ownership probabilities."""
         owner = self.owner if keep_owner else NO_OWNER
         self.owner_draws += keep_owner
         self.sweeps += 1
@@ -201,13 +203,13 @@ class VerticalChain:
         return float(self.counts @ self.log_pi)
 
     def draw_pi(self) -> Floats:
-        """Parameters ``pi_a|s`` of the current state, flat (drawn now where they were not)."""
+        """Flat parameters ``pi_a|s`` of the current state; drawn now if integrated out."""
         if self.step in ("collapsed", "tempered"):
             self._draw_log_pi()
         return np.maximum(np.exp(self.log_pi), TINY)
 
     def draw_pi_secret(self) -> Floats:
-        """Draw ``pi_S``, whose posterior is ``Dir(alpha + gamma)`` whatever the assignment."""
+        """Draw ``pi_S`` from its posterior ``Dir(alpha + gamma)``, for any assignment."""
         shape = self.alpha + self.layout.secret_counts
         return draw_simplexes(shape, np.array([0, len(shape)]), self.rng)
 
@@ -216,7 +218,7 @@ class VerticalChain:
 
     # ------------------------------------------------------------------ state
     def pack(self) -> Draws:
-        """Return all that is needed to continue the chain exactly, as named arrays."""
+        """Return everything needed to continue the chain exactly, as named arrays."""
         arrays = {"assignment": self.assignment, "log_pi": self.log_pi, "owner": self.owner}
         plain: dict[str, Any] = {
             "step": self.step,
@@ -231,7 +233,7 @@ class VerticalChain:
         return copies | {"plain": np.array(json.dumps(plain))}
 
     def unpack(self, packed: Mapping[str, NDArray]) -> None:
-        """Continue from what `pack` returned."""
+        """Restore the state that `pack` returned."""
         plain = json.loads(str(packed["plain"]))
         if plain["step"] != self.step:
             raise ModelError(
@@ -249,13 +251,13 @@ class VerticalChain:
 
 
 # -------------------------------------------------------------------------------------------------
-# The chain that `fit` can advance, store and continue.
+# The engine that `fit` advances, stores and continues.
 
 OWNERSHIP_SWEEPS = 25
 """Number of sweeps over which ownership probabilities are averaged in a batch."""
 
 MANY_LINKS = 4_000_000
-"""Pairs of item and value, from which on batches are four times as long: each takes 16 MB."""
+"""With this many pairs of item and value, batches are four times as long; each takes 16 MB."""
 
 CHAIN_SETTINGS = ("block", "sub_block", "swaps", "threads")
 LADDER_SETTINGS = ("hottest", "temperatures", "most")
@@ -263,7 +265,7 @@ LADDER_SETTINGS = ("hottest", "temperatures", "most")
 
 @dataclass
 class _Live:
-    """A running chain, and the ownership averages it has kept so far."""
+    """A running chain and the ownership averages that it has stored so far."""
 
     chain: VerticalChain
     kept: list[NDArray[np.float32]] = field(default_factory=list)
@@ -274,9 +276,9 @@ class _Live:
 
 
 class VerticalEngine:
-    """Draws ``pi`` of a vertical table and averages who owns which values along the way.
+    """Draws ``pi`` of a vertical table, and averages the probabilities of ownership.
 
-    Of the slots `rows` the item is recorded as ``assignment``: its position in the group.
+    For the slots in `rows`, the position of the item in its group is recorded as ``assignment``.
     """
 
     n_generators = 1
@@ -315,7 +317,7 @@ class VerticalEngine:
             )
 
     def start(self, generators: list[np.random.Generator]) -> _Live:
-        """Start from a random order of every group, so that chains begin apart."""
+        """Start from a random order of every group, so that chains are dispersed."""
         return _Live(self._chain(generators[0]))
 
     def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
@@ -352,7 +354,7 @@ class VerticalEngine:
         return live.chain.pack() | {"kept": kept}
 
     def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> _Live:
-        """Return the chain that `pack` stored, on its own generator."""
+        """Return the chain that `pack` stored, with its own generator."""
         chain = self._chain(np.random.default_rng(0))
         kept = list(arrays.pop("kept"))
         chain.rng = generators[0]

@@ -1,28 +1,28 @@
-"""Cross-fitted weighted evidence of a vertical table: beliefs that mean what they say (MODEL 1.9).
+"""Cross-fitted weighted evidence of a vertical table, for calibrated beliefs (MODEL 1.9).
 
-The product model counts attributes that depend on each other twice, and a group that testifies for
-itself talks the attack into a mode. So the groups are dealt into folds. For each fold the
-population is learned from the groups of the *other* folds by soft EM from random worlds (exact
-group marginals, `block`), and the lifts ``lam_a(k|s) = pi_a|s(k) / m_a(k)`` of this population are
-the evidence about the groups that were left out. Two numbers per attribute, its weight ``eta_a``
-and its pooling ``kappa_a``, maximise the likelihood of the left-out groups
+The product model counts attributes that depend on each other twice, and a group that is judged by
+a population learned from itself confirms its own errors. So the groups are divided into folds. For
+each fold, the population is learned from the groups of the *other* folds by soft EM, starting from
+random worlds (exact group marginals, `block`), and the lifts ``lam_a(k|s) = pi_a|s(k) / m_a(k)`` of
+this population are the evidence about the groups left out. Two numbers per attribute, its weight
+``eta_a`` and its pooling ``kappa_a``, maximise the likelihood of the groups left out,
 
     ``sum_g log sum_sigma prod_l p(s_sigma(l) | r_l)``,
     ``p(s | r)  proportional to  pi_S(s) prod_a lam_a(r_a | s) ** eta_a``,
 
-which needs no truth. EM and weights take turns, each turn half-way to the new weights: full steps
-swing to and fro where groups are large.
+which can be computed without the truth. EM and the weights alternate, and each turn goes half-way
+to the new weights, because full steps oscillate if groups are large.
 
-Lifts are pooled one by one: with ``c`` expected rows of value ``k`` among the ``n_s`` of secret
-``s``, ``lam_a(k|s) = (kappa_a + c) / (kappa_a + n_s m_a(k))``, the posterior mean of a lift with a
-gamma prior of mean 1 and shape ``kappa_a``. Rare values are so drawn towards 1 more than frequent
-ones, as their noise demands; ``Dir(kappa m)`` would draw all alike, and scores lower on tables of
-either kind, true product or not.
+Each lift is pooled separately: with ``c`` expected rows of value ``k`` among the ``n_s`` rows of
+secret ``s``, ``lam_a(k|s) = (kappa_a + c) / (kappa_a + n_s m_a(k))``, the posterior mean of a lift
+under a gamma prior with mean 1 and shape ``kappa_a``. Lifts of rare values, which are noisier, are
+thus shrunk towards 1 more than those of frequent values; ``Dir(kappa m)`` would shrink all alike,
+and scores lower on tables with and without a true product.
 
-Everything is a map and a reduce over blocks of groups: given the population a block returns sums of
-counts, the sums are added in the order of the blocks, and the new population is handed back. Blocks
-are shared out over threads; stretches, which are successive blocks, over the workers of a cluster.
-Both depend on the table alone, so no number depends on how many threads or workers there are.
+Everything is a map and a reduce over blocks of groups: given the population, each block returns
+sums of counts, which are added in the order of the blocks and yield the new population. Blocks are
+distributed over threads, and stretches (successive blocks) over the workers of a cluster. Both
+depend only on the table, so no number depends on the number of threads or workers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CANDIDATES = ("independent", "weighted", "random_worlds")
 """Kinds of evidence scored on the groups left out."""
 
 ROUNDS = 20
-"""Rounds of soft EM from random worlds: fewer leave evidence unread, many more drift."""
+"""Rounds of soft EM from random worlds: fewer leave evidence unused, many more drift."""
 
 TURNS = 8
 """Most alternations of EM and weights; three to five are usual."""
@@ -70,7 +70,7 @@ POOLING_PRIOR = (1.0, 1.5)
 """Median of the prior of ``kappa_a``, and standard deviation of its logarithm."""
 
 SAMPLE_GROUPS, LEAST_STEP = 25_000, 4
-"""Groups on which the turns begin, or a twentieth; unless that is more than one in so many."""
+"""Groups in the sample on which the turns begin (or a twentieth of all), and the least step."""
 
 SMALL_ROWS = 2000
 MOST_WEIGHT = 3.0
@@ -78,49 +78,50 @@ UNIT_BOUNDS = (0.1, MOST_WEIGHT)
 ALONE_STEPS = 6
 POOLING_BOUNDS = (0.01, 1e4)
 MOST_STRETCHES, LEAST_STRETCHES, ROUND_BYTES = 256, 16, 6.4e7
-"""Stretches of a large table: as many as a cluster's rounds may bring back sums of."""
+"""Number of stretches of a large table, limited by the bytes of sums sent back per round."""
 STEP = 1e-3
-"""Step of the differences of exact gradients that give the Hessian."""
+"""Step of the differences of exact gradients from which the Hessian is computed."""
 
 
 # ---------------------------------------------------------------------------- result
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """What cross-fitting found; arrays in the order of a `VerticalLayout`.
+    """Result of cross-fitting, with arrays in the order of a `VerticalLayout`.
 
-    `precision` and `gradient` of the log posterior of the weights, given pooling and left-out
-    populations (Laplace): the gradient is zero except where a weight is held at zero. `unit` is the
-    weight of an attribute by which groups are judged alone, `error` that of ``weights / unit`` by
-    the jackknife over folds. Scores are log likelihoods of groups left out, of weights and pooling
-    too.
+    `precision` and `gradient` are those of the log posterior of the weights, given pooling and
+    left-out populations (Laplace); the gradient is zero except for weights at the bound of zero.
+    `unit` is the best weight of each attribute on its own, and `error` the standard error of
+    ``weights / unit`` by the jackknife over folds. Scores are log-likelihoods of groups left out,
+    also when weights and pooling are determined.
     """
 
     weights: Floats  # eta, the mode, (A,)
-    precision: Floats  # (A, A), with its sign turned
+    precision: Floats  # (A, A), the negative Hessian
     gradient: Floats  # (A,)
     unit: Floats
     error: Floats
-    pooling: Floats  # kappa: expected rows of a value that trust its lift half-way
-    alone: Floats  # held-out log score gained by an attribute at full weight, summed
-    added: Floats  # what it adds to the others with the weights
+    pooling: Floats  # kappa: expected rows of a value at which its lift is shrunk half-way
+    alone: Floats  # gain in held-out log score from an attribute on its own at full weight, summed
+    added: Floats  # gain when it is added to the others, with the weights
     ownership: Floats  # P(item belongs to value), (n_links,), see VerticalLayout.ownership
     fold: Ints  # of each group
     secret_shares: Floats  # pi_S
     population: Floats  # pi_a|s from the cross-fitted beliefs of all groups, flat
-    left_out_lifts: Floats  # log lifts by which each fold was judged, (folds, n_cells)
+    left_out_lifts: Floats  # log lifts used to judge each fold, (folds, n_cells)
     group_scores: Floats  # (G, 3), one column per entry of CANDIDATES
-    turns: int  # of EM and weights, without those of the sample
+    turns: int  # alternations of EM and weights, not counting those on the sample
 
     def features(self, layout: VerticalLayout) -> tuple[VerticalLayout, list[Floats]]:
-        """The table with categories of each fold's own, and their log lifts by attribute."""
+        """The table with separate categories for each fold, and their log lifts by attribute."""
         return folds_apart(layout, self.fold), scores_apart(layout, self.left_out_lifts)
 
     def objective(
         self, layout: VerticalLayout, *, factor: float = 1.0, secrets: Ints | None = None
     ) -> _Objective:
-        """What the weights maximise, with the counts that the lifts were made of.
+        """Objective of the weights, with the counts from which the lifts were computed.
 
-        Every ``kappa`` is multiplied by `factor` and kept; `secrets` of the rows may be others.
+        Every ``kappa`` is multiplied by `factor` and fixed. If given, `secrets` replace those of
+        the rows.
         """
         dealt = Folds(layout, self.fold, None)
         counts = dealt.joined(
@@ -139,9 +140,9 @@ class CrossFit:
         return _Objective(dealt, counts, np.log(self.pooling * factor))
 
     def pooled_more(self, layout: VerticalLayout, factor: float) -> CrossFit:
-        """The same with every ``kappa`` multiplied, and the weights that go with it.
+        """The same with every ``kappa`` multiplied by `factor`, and the weights refitted.
 
-        Scores stay as they are.
+        Scores are left unchanged.
         """
         if factor == 1.0:
             return self
@@ -156,7 +157,7 @@ class CrossFit:
 
 
 def folds_apart(layout: VerticalLayout, fold: Ints) -> VerticalLayout:
-    """The same table with categories of each fold's own."""
+    """The same table with separate categories for each fold."""
     folds, shift = int(fold.max()) + 1, fold[layout.groups][:, None] * layout.sizes
     return VerticalLayout(
         layout.items + shift, layout.secrets, layout.offsets, layout.sizes * folds, layout.n_secrets
@@ -164,14 +165,14 @@ def folds_apart(layout: VerticalLayout, fold: Ints) -> VerticalLayout:
 
 
 def scores_apart(layout: VerticalLayout, score: Floats) -> list[Floats]:
-    """Scores ``(folds, n_cells)`` as `folds_apart` takes them: ``(S, folds * K_a)`` each."""
+    """Scores ``(folds, n_cells)`` in the form of `folds_apart`: ``(S, folds * K_a)`` each."""
     parts = layout.split(score)
     return [part.transpose(1, 0, 2).reshape(layout.n_secrets, -1) for part in parts]
 
 
 # ---------------------------------------------------------------------------- driver
 class Folds:
-    """A table dealt into folds, and the sums over its groups that the driver asks for."""
+    """A table divided into folds, and the sums over its groups that cross-fitting needs."""
 
     workers: Workers | None
     cells: CellShape
@@ -185,7 +186,7 @@ class Folds:
         self.layout, self.cells = layout, layout
         self.n = int(fold.max()) + 1
         self.fold = fold
-        small = layout.n_rows < SMALL_ROWS  # a thread would take longer to start than to work
+        small = layout.n_rows < SMALL_ROWS  # starting threads would take longer than the work
         self.threads = Threads(threads or (1 if small else os.cpu_count()) or 1)
         self.margins = layout.margins if whole is None else whole.margins
         own = rows_by_fold(layout.secrets, layout.offsets, fold, (self.n, layout.n_secrets))
@@ -194,7 +195,7 @@ class Folds:
         self.workers = None if client is None else spread(client, layout, self.stretches)
 
     def _know(self, secret_counts: Ints, own: Floats, base: Floats | None) -> None:
-        """Take over how many rows have each secret, in all and in each fold."""
+        """Set the numbers of rows with each secret, in total and outside each fold."""
         self.secret_counts, self.secret_rows = secret_counts, secret_counts - own
         if base is None:
             base = np.log((secret_counts + 1.0) / (secret_counts.sum() + len(secret_counts)))
@@ -216,7 +217,7 @@ class Folds:
         ]
 
     def sample(self) -> Folds | None:
-        """Some of the groups in the same folds, if the table is large; no worker is asked."""
+        """Some of the groups in the same folds, if the table is large; without workers."""
         step = sample_step(self.layout.n_groups)
         if step == 1:
             return None
@@ -224,7 +225,7 @@ class Folds:
 
     # -- populations ------------------------------------------------------------------------
     def lifts(self, counts: Floats, pooling: Floats, rows: Floats | None = None) -> Floats:
-        """Log of ``(kappa + counts) / (kappa + n_s m)``, which is 0 for values never seen."""
+        """Log of ``(kappa + counts) / (kappa + n_s m)``, which is 0 for values that never occur."""
         rows = self.secret_rows if rows is None else rows
         return self.joined(
             np.log((k + count) / (k + rows[..., None] * margin))
@@ -234,7 +235,7 @@ class Folds:
         )
 
     def lift_slopes(self, counts: Floats, pooling: Floats) -> Floats:
-        """Derivatives of `lifts` by ``log kappa``."""
+        """Derivatives of `lifts` with respect to ``log kappa``."""
         return self.joined(
             k / (k + count) - k / (k + self.secret_rows[..., None] * margin)
             for k, count, margin in zip(
@@ -259,12 +260,12 @@ class Folds:
         )
 
     def joined(self, parts: Iterable[Floats]) -> Floats:
-        """Parts ``(..., S, K_a)`` of all attributes, flat again."""
+        """Join parts ``(..., S, K_a)`` of all attributes into flat arrays."""
         return np.concatenate([part.reshape(*part.shape[:-2], -1) for part in parts], axis=-1)
 
     # -- sums over groups -------------------------------------------------------------------
     def expected_counts(self, score: Floats) -> Floats:
-        """E-step: for each fold, expected counts of the groups of all others."""
+        """E-step: for each fold, expected counts of the groups of all other folds."""
         if self.workers is not None:
             return self.workers.count(score)
         return self._reduce(score.shape, lambda stretch, job: stretch.expect(job, score))
@@ -273,10 +274,10 @@ class Folds:
         self, score: Floats, owner: Floats | None = None, *, each: bool = True,
         only: int | None = None,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Log likelihood of each left-out group, and its gradient by the score, fold by fold.
+        """Log-likelihood of each left-out group, and its gradient in the score, fold by fold.
 
-        Where only the sum of the scores is wanted (not of `each`), workers send those of stretches.
-        With `only` one attribute speaks, and the score has its cells alone.
+        Unless `each` is set, only the sum is needed, and workers send sums over stretches. With
+        `only`, a single attribute is used, and the score has only its cells.
         """
         if self.workers is not None:
             return self.workers.judge(score, each=each, owner=owner, only=only)
@@ -288,19 +289,19 @@ class Folds:
 
     @property
     def random_worlds(self) -> Floats:
-        """Log likelihood of each group if all orders are alike."""
+        """Log-likelihood of each group if all orders are equally likely."""
         layout = self.layout
         slots = np.add.reduceat(self.base[layout.secrets], layout.offsets[:-1])
         return gammaln(layout.group_sizes + 1.0) + slots
 
     def owned(self, score: Floats) -> tuple[Floats, Floats]:
-        """Who owns what by the scores of the folds, and the counts to be expected so."""
+        """Ownership probabilities from the scores of the folds, and the expected counts."""
         owner = np.zeros(self.layout.n_links)
         self.judge(score, owner, each=False)
         return owner, owned_counts(self.layout.arrays, owner, self.cells.n_cells)
 
     def in_all(self, scores: Floats) -> float:
-        """Sum of what `judge` found, added as workers add it: stretch by stretch."""
+        """Sum of the scores from `judge`, added stretch by stretch, as workers do."""
         if self.workers is None:
             cuts = [(s.blocks[0], s.blocks[-1]) for s in self.stretches]
             scores = np.array([scores[first:last].sum() for first, last in cuts])
@@ -309,7 +310,7 @@ class Folds:
     def _reduce(
         self, shape: tuple[int, ...], work: Callable[[Stretch, tuple[int, int]], Floats]
     ) -> Floats:
-        """Share jobs out over threads; add what they find in the order of the stretches."""
+        """Distribute jobs over threads; add their results in the order of the stretches."""
         jobs = [(stretch, job) for stretch in self.stretches for job in stretch.jobs]
         found = self.threads.each(lambda i: work(*jobs[i]), range(len(jobs)))
         total = np.zeros(shape)
@@ -335,9 +336,9 @@ class Folds:
 
 
 class _Objective:
-    """Penalised held-out log likelihood of weights and log pooling, with its gradient.
+    """Penalised held-out log-likelihood of weights and log pooling, with its gradient.
 
-    Where the log pooling is given, it stays.
+    If the pooling is given, it is fixed.
     """
 
     def __init__(self, folds: Folds, counts: Floats, pooling: Floats | None = None) -> None:
@@ -354,7 +355,7 @@ class _Objective:
         self.bounds += [(low, high)] * self.n if pooling is None else [(k, k) for k in pooling]
 
     def parts(self, point: Floats) -> tuple[Floats, Floats]:
-        """Scores as `Folds.judge` gives them, and the gradient by fold; without the prior."""
+        """Scores from `Folds.judge`, and the gradient by fold, without the prior."""
         folds = self.folds
         weights, pooling = point[: self.n], np.exp(point[self.n :])
         lift = folds.lifts(self.counts, pooling)
@@ -371,7 +372,7 @@ class _Objective:
         return -value, -(gradient.sum(axis=0) - self.precision * off)
 
     def maximise(self, start: Floats) -> Floats:
-        """Point of the largest penalised likelihood."""
+        """Point with the largest penalised likelihood."""
         from scipy.optimize import minimize  # which takes long to load
 
         found = minimize(
@@ -381,7 +382,7 @@ class _Objective:
         return np.asarray(found.x)
 
     def laplace(self, point: Floats, hessian: Floats) -> tuple[Floats, Floats]:
-        """Precision and gradient of the weights there; the gradient of those held at zero."""
+        """Precision of the weights at a point, and the gradient of weights at the bound of zero."""
         whole = hessian[: self.n, : self.n] - np.diag(self.precision)[: self.n, : self.n]
         weights, slope = point[: self.n], -self(point)[1][: self.n]
         return -_definite(whole), np.where(weights > 0, 0.0, np.minimum(slope, 0.0))
@@ -389,7 +390,7 @@ class _Objective:
     def curvature(self, point: Floats) -> Floats:
         """Hessians by fold, without the prior, from central differences of exact gradients.
 
-        Where the pooling stays, those of the weights.
+        If the pooling is fixed, these are the Hessians of the weights.
         """
         columns = []
         size = 2 * self.n if self.free else self.n
@@ -403,7 +404,7 @@ class _Objective:
         return (hessian + hessian.swapaxes(-1, -2)) / 2
 
     def without_own_fold(self, point: Floats, hessians: Floats) -> Floats:
-        """Optimum without each fold, by one Newton step from the optimum of all; one row each."""
+        """Optimum without each fold, by one Newton step from the overall optimum; one row each."""
         _, gradient = self.parts(point)
         total = hessians.sum(axis=0) - np.diag(self.precision)
         low, high = np.array(self.bounds).T
@@ -415,14 +416,14 @@ class _Objective:
 
 
 def _definite(hessian: Floats) -> Floats:
-    """The same matrix, with eigenvalues below zero: flat or rising directions get the prior's."""
+    """Make a Hessian negative definite: flat or rising directions get the prior's curvature."""
     values, vectors = np.linalg.eigh(hessian)
     least = min(WEIGHT_PRIOR[1] ** -2.0, POOLING_PRIOR[1] ** -2.0)
     return np.asarray((vectors * np.minimum(values, -least)) @ vectors.T)
 
 
 def default_folds(n_groups: int, n_cells: int) -> int:
-    """Folds for a table: many for small tables, where each group left out is missed."""
+    """Number of folds for a table; small tables get many, because they can spare few groups."""
     cost = max(n_groups, n_cells // 10)
     wanted = 20 if cost <= 10_000 else 10 if cost <= 50_000 else 5
     return min(wanted, n_groups)
@@ -440,8 +441,8 @@ def cross_fit(
 ) -> CrossFit:
     """Learn evidence weights of a vertical table, and who owns what, from the release alone.
 
-    `beta` is the prior of the candidate ``"independent"``. With a `client` the workers of a Dask
-    cluster hold the groups; no number depends on workers or threads.
+    `beta` is the prior of the candidate ``"independent"``. With a `client`, the workers of a Dask
+    cluster hold the groups. No number depends on the number of workers or threads.
     """
     n_folds = check_folds(layout.n_groups, layout, folds, rounds)
     fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
@@ -451,13 +452,13 @@ def cross_fit(
 
 
 def sample_step(n_groups: int) -> int:
-    """One group in how many is in the sample of a table; 1 if it needs none."""
+    """Number of groups for each one in the sample of a table; 1 if no sample is needed."""
     step = n_groups // max(SAMPLE_GROUPS, n_groups // 20)
     return step if step >= LEAST_STEP else 1
 
 
 def fit_folds(dealt: Folds, beta: Floats, rounds: int) -> CrossFit:
-    """Turns of EM and weights until they settle; those of a large table begin on a sample."""
+    """Alternate EM and weights until they settle; large tables begin with a sample."""
     n = dealt.cells.n_attributes
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
     sample = dealt.sample()
@@ -471,7 +472,7 @@ class _Turns(NamedTuple):
     objective: _Objective
     point: Floats  # where the objective was best
     used: Floats  # half-way to the last point
-    start: Floats  # counts if all orders are alike
+    start: Floats  # counts if all orders are equally likely
     turns: int
 
 
@@ -502,7 +503,7 @@ def vertical_spread(layout: VerticalLayout, lifts: Floats, pooling: Floats) -> l
 def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Floats:
     """``P(item belongs to value)`` of every group under the scores of its fold.
 
-    `score` (folds, n_cells) has weighted log lifts, or ``log pi`` of a single population.
+    `score` (folds, n_cells) holds weighted log lifts, or ``log pi`` of a single population.
     """
     owner = np.zeros(layout.n_links)
     Folds(layout, fold, None).judge(np.ascontiguousarray(score), owner)
@@ -510,7 +511,7 @@ def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Flo
 
 
 def check_folds(n_groups: int, cells: CellShape, folds: int | None, rounds: int) -> int:
-    """How many folds there will be, or a `ModelError`."""
+    """Return the number of folds, or raise a `ModelError`."""
     if n_groups < 2:
         raise ModelError(
             "Weighted evidence needs at least 2 groups, so that one can be left out; the table has "
@@ -537,7 +538,7 @@ def _result(
     weights, pooling = point[:n], np.exp(point[n:])
     lift = dealt.lifts(objective.counts, pooling)
     owner, population = _beliefs(dealt, lift, weights, pooling)
-    # Score: the fold's own groups have no part in the weights and the pooling either.
+    # For the score, weights and pooling are also determined without the fold's own groups.
     score = np.empty_like(lift)
     for f, row in enumerate(objective.without_own_fold(point, hessians)):
         lifts = dealt.lifts(objective.counts[f], np.exp(row[n:]), dealt.secret_rows[f])
@@ -557,7 +558,7 @@ def _result(
     for a in range(n):
         alone[a] = score_with(dealt.alone(lift, a), a)
         if weights[a] > 0:
-            # Without the attribute the others move to the optimum of the same parabola.
+            # Without the attribute, the others move to the optimum of the same parabola.
             others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
             others[a] = 0.0
             added[a] = whole - score_with(lift * others[dealt.attribute])
@@ -584,9 +585,10 @@ def _result(
 def _relative(
     dealt: Folds, lift: Floats, weights: Floats, precision: Floats
 ) -> tuple[Floats, Floats]:
-    """`CrossFit.unit` and `CrossFit.error`.
+    """Compute `CrossFit.unit` and `CrossFit.error`.
 
-    To first order a fold's groups move the log lifts of all other folds as they move their mean.
+    To first order, the groups of a fold move the log lifts of each other fold as they move the
+    mean.
     """
     n, folds = len(weights), dealt.n
     mean, deviation = WEIGHT_PRIOR
@@ -620,7 +622,7 @@ def _relative(
 
 
 def _beliefs(dealt: Folds, lift: Floats, weights: Floats, pooling: Floats) -> tuple[Floats, Floats]:
-    """Who owns what by the lifts of the other folds, and ``pi_a|s`` that follows."""
+    """Ownership probabilities from the lifts of the other folds, and the resulting ``pi_a|s``."""
     owner, expected = dealt.owned(lift * weights[dealt.attribute])
     lifts = dealt.lifts(expected, pooling, dealt.secret_counts.astype(float))
     parts = zip(dealt.cells.split(lifts), dealt.margins, strict=True)

@@ -21,7 +21,7 @@ from anonbayes.errors import ModelError, TableError
 from anonbayes.tables.table import ReleasedTable
 
 # -------------------------------------------------------------------------------------------------
-# A vertical table as plain arrays: what the samplers know of it, and nothing else.
+# A vertical table as plain arrays: everything that the samplers need.
 #
 # Rows are sorted by group. The nonsensitive tuples (*items*, the rows of the published
 # quasi-identifier table) and the sensitive values (*slots*, the rows of the published sensitive
@@ -33,9 +33,9 @@ from anonbayes.tables.table import ReleasedTable
 class Arrays(NamedTuple):
     """The arrays of a layout that the compiled kernels read.
 
-    Parameters of attribute ``a`` stand at ``cells[i, a] + s * strides[a]`` for item ``i`` and
-    sensitive value ``s``, ownership probabilities at ``links[i] + ranks[j]`` for slot ``j`` of its
-    group. Unsigned indices spare the kernels Python's rule for negative ones.
+    For item ``i`` and sensitive value ``s``, the parameter of attribute ``a`` is at position
+    ``cells[i, a] + s * strides[a]``; for slot ``j`` of its group, the ownership probability is at
+    ``links[i] + ranks[j]``. Indices are unsigned, so that kernels need not handle negative ones.
     """
 
     cells: NDArray[np.uint32]
@@ -49,7 +49,7 @@ class Arrays(NamedTuple):
 
 
 class CellShape:
-    """Flat parameters of a table: ``sizes`` and ``n_secrets`` say where each one stands."""
+    """Shape of the flat parameters of a table, given by ``sizes`` and ``n_secrets``."""
 
     sizes: Ints
     n_secrets: int
@@ -61,7 +61,7 @@ class CellShape:
 
     @cached_property
     def starts(self) -> Ints:
-        """Where each attribute's block begins in the flat parameter array; the end comes last."""
+        """Start of each attribute's block in the flat parameter array, and the end of the last."""
         return starts_of(self.n_secrets * self.sizes)
 
     @property
@@ -82,7 +82,7 @@ class CellShape:
         ]
 
     def check_prior(self, alpha: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
-        """Return `alpha` with shape (S,) and flat `beta`; scalars are spread.
+        """Return `alpha` with shape (S,) and flat `beta`; scalars are broadcast.
 
         `beta` is a scalar or a flat array in the layout of the parameters.
         """
@@ -101,11 +101,11 @@ class CellShape:
 
 @dataclass(frozen=True, eq=False)
 class VerticalLayout(CellShape):
-    """A vertical release in the form the samplers work on: codes, sorted by group."""
+    """A vertical release in the form that samplers use: codes, sorted by group."""
 
-    items: Ints  # of the nonsensitive tuples, (N, A)
-    secrets: Ints  # of the sensitive values, (N,)
-    offsets: Ints  # group g is made of the rows offsets[g] to offsets[g + 1] - 1
+    items: Ints  # codes of the nonsensitive tuples, (N, A)
+    secrets: Ints  # codes of the sensitive values, (N,)
+    offsets: Ints  # group g has the rows offsets[g] to offsets[g + 1] - 1
     sizes: Ints  # number of categories of each attribute
     n_secrets: int
 
@@ -136,7 +136,7 @@ class VerticalLayout(CellShape):
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         self._check()
-        # Of all arrays this one has the most numbers: one or two bytes each do for most tables.
+        # This is the largest array; for most tables, one or two bytes per number are enough.
         small = np.min_scalar_type(-int(self.sizes.max(initial=1)))
         object.__setattr__(self, "items", self.items.astype(small))
 
@@ -156,7 +156,7 @@ class VerticalLayout(CellShape):
             raise TableError(
                 f"items has {self.items.shape[1]} attributes, sizes has {len(self.sizes)}."
             )
-        # Extremes first: marks of every cell are a large array that is seldom needed.
+        # Check the extremes first: marking every cell takes a large array that is seldom needed.
         if self.items.min(initial=0) < 0 or (self.items.max(axis=0) >= self.sizes).any():
             bad = (self.items < 0) | (self.items >= self.sizes)
             row, a = map(int, np.argwhere(bad)[0])
@@ -195,17 +195,17 @@ class VerticalLayout(CellShape):
 
     @cached_property
     def secret_counts(self) -> Ints:
-        """Rows per sensitive value, ``gamma`` of MODEL 1.4; the same in every cleartext table."""
+        """Rows of each sensitive value, ``gamma`` of MODEL 1.4; equal in all cleartext tables."""
         return np.bincount(self.secrets, minlength=self.n_secrets)
 
     @cached_property
     def _distinct(self) -> tuple[Ints, Ints, Ints]:
-        """Distinct sensitive values group by group, where each group's begin, rank of each slot."""
+        """Distinct sensitive values of each group, where they start, and the rank of each slot."""
         return distinct_inside(self.secrets, self.offsets, self.n_secrets)
 
     @cached_property
     def arrays(self) -> Arrays:
-        """The layout as the compiled kernels read it."""
+        """The layout in the form that the compiled kernels read."""
         _, first, ranks = self._distinct
         width = np.diff(first)
         return Arrays(
@@ -220,7 +220,7 @@ class VerticalLayout(CellShape):
         )
 
     def part(self, first: int, last: int) -> VerticalLayout:
-        """The groups from `first` to before `last`, as a table of their own."""
+        """The groups from `first` to `last` (exclusive) as a separate table."""
         bounds = self.offsets[first : last + 1]
         rows = slice(bounds[0], bounds[-1])
         return VerticalLayout(
@@ -228,7 +228,7 @@ class VerticalLayout(CellShape):
         )
 
     def every(self, step: int, first: int = 0) -> VerticalLayout:
-        """One group in `step`, from `first` on, as a table of their own."""
+        """Every `step`-th group from `first` on, as a separate table."""
         sizes = self.group_sizes[first::step]
         rows = np.repeat(self.offsets[first:-1:step] - starts_of(sizes)[:-1], sizes)
         rows += np.arange(len(rows))
@@ -238,11 +238,11 @@ class VerticalLayout(CellShape):
 
     # ------------------------------------------------------------------ states
     def random_assignment(self, rng: np.random.Generator) -> Ints:
-        """Draw a start: every group permuted uniformly at random."""
+        """Draw an initial assignment: every group permuted uniformly at random."""
         return np.lexsort((rng.random(self.n_rows), self.groups))
 
     def check_assignment(self, assignment: ArrayLike) -> Ints:
-        """Return `assignment` as int64, or say where it is not a permutation inside the groups."""
+        """Return `assignment` as int64; fail if it is not a permutation inside each group."""
         found = np.asarray(assignment, dtype=np.int64)
         if found.shape != (self.n_rows,):
             raise ModelError(
@@ -274,15 +274,15 @@ class VerticalLayout(CellShape):
         ]
 
     def energy(self, assignment: Ints, beta: Floats) -> float:
-        """Log of the collapsed posterior up to a constant, ``E`` of MODEL 1.4."""
+        """Log of the collapsed posterior, up to a constant; ``E`` of MODEL 1.4."""
         return float(gammaln(beta + self.counts(assignment)).sum())
 
     # ------------------------------------------------------------------ ownership
     def ownership(self, data: NDArray) -> csr_array:
         """Ownership probabilities as a sparse matrix ``(N, S)``: ``P(item i belongs to value s)``.
 
-        `data` are averages of what the kernels accumulate. Summed over the items equal to a
-        victim's tuple, they are the attacker's belief (MODEL 1.5).
+        `data` holds averages of the values that the kernels accumulate. Summed over the items that
+        equal a victim's tuple, they are the attacker's belief (MODEL 1.5).
         """
         values, first, _ = self._distinct
         links = self.arrays.links
@@ -297,7 +297,7 @@ class VerticalLayout(CellShape):
 
 
 def layout_of(table: ReleasedTable) -> VerticalLayout:
-    """Plain-array layout of a vertical table, as the samplers and step methods take it.
+    """Plain-array layout of a vertical table, as required by samplers and step methods.
 
     Examples
     --------
@@ -337,10 +337,10 @@ def count_cells(arrays: Arrays, assignment: Ints, n_cells: int) -> Ints:
 
 @njit(cache=True, nogil=True)
 def distinct_inside(values: Ints, offsets: Ints, size: int) -> tuple[Ints, Ints, Ints]:
-    """Distinct codes (below `size`) of each group, ascending, in time that grows with the rows.
+    """Distinct codes (below `size`) of each group in ascending order, in linear time.
 
-    Returns the codes, group after group; where those of each group begin, with the end last; and
-    for each row the place of its code among those of its group.
+    Returns the codes of all groups, one group after another; the start of each group's codes, with
+    the end last; and for each row, the position of its code among those of its group.
     """
     n = len(values)
     distinct = np.empty(n, dtype=np.int64)
@@ -371,22 +371,21 @@ def distinct_inside(values: Ints, offsets: Ints, size: int) -> tuple[Ints, Ints,
 
 
 # -------------------------------------------------------------------------------------------------
-# Groups shared out over threads, which is exact: given the parameters they are independent.
+# Groups distributed over threads, which is exact, since they are independent given the parameters.
 #
 # ``p(t | pi, t*)`` is a product over groups (MODEL 1.4), so a sweep given the parameters may move
-# all groups at the same time; one sum of counts per sweep brings them together. Large tables are
-# cut into shards by their size alone, never by the number of threads, and every shard draws from a
-# generator of its own that the chain's generator seeds. So the draws depend on the seed and on
-# nothing else.
+# all groups at the same time, followed by a single sum of counts. Large tables are cut into shards
+# by their size alone, regardless of the number of threads, and every shard has its own generator,
+# seeded by that of the chain. So the draws depend only on the seed.
 
 SHARD_ROWS = 50_000
-"""Rows of a shard, about: five milliseconds of work, against 0.1 for handing it to a thread."""
+"""Approximate rows of a shard: five milliseconds of work, where handing it over takes 0.1."""
 
 T = TypeVar("T")
 
 
 def shard_cuts(offsets: Ints) -> list[int]:
-    """Where groups are cut into shards, the end included: as equal in rows as groups allow."""
+    """Boundaries of the shards, the end included, with as equal numbers of rows as possible."""
     rows, groups = int(offsets[-1]), len(offsets) - 1
     n = max(1, min(rows // SHARD_ROWS, groups))
     cuts: list[int] = np.unique(np.searchsorted(offsets, np.linspace(0, rows, n + 1))).tolist()
@@ -394,7 +393,7 @@ def shard_cuts(offsets: Ints) -> list[int]:
 
 
 class Shards:
-    """Stretches of whole groups of a table, of which `threads` are worked on at the same time."""
+    """Stretches of whole groups of a table, processed by `threads` at the same time."""
 
     def __init__(self, layout: VerticalLayout, threads: int = 1) -> None:
         self.layout = layout
@@ -420,7 +419,7 @@ class Shards:
         )
 
     def counts(self, assignment: Ints) -> Ints:
-        """Return the counts ``delta`` of an assignment: the sum of those of the shards."""
+        """Return the counts ``delta`` of an assignment, summed over the shards."""
         if len(self) == 1:
             return self.layout.counts(assignment)
 
@@ -434,7 +433,7 @@ class Shards:
 
 
 class Threads:
-    """A few threads that share out independent jobs; the kernels they call release the lock."""
+    """Threads for independent jobs; the kernels that they call release the lock."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -442,11 +441,11 @@ class Threads:
         self._process = -1
 
     def run(self, job: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
-        """Run ``job(i)`` for each number, in any order; results in theirs."""
+        """Run ``job(i)`` for each number in any order; return the results in the given order."""
         return list(self.each(job, numbers))
 
     def each(self, job: Callable[[int], T], numbers: Sequence[int]) -> Iterator[T]:
-        """The same one by one, so that nobody has to keep them all."""
+        """Yield the results of `run` one by one, so that not all need be kept in memory."""
         if self.n == 1:
             return map(job, numbers)
         if self._pool is None or self._process != os.getpid():  # threads do not survive a fork

@@ -45,18 +45,19 @@ Stats = list[dict[str, Any]]
 
 @dataclass_state
 class VerticalStepState(StepMethodState):
-    """State of a step given the parameters: whether the chain has taken its dispersed start."""
+    """State of a step given the parameters: whether the chain has had its dispersed start."""
 
     started: bool
 
 
 class VerticalStep(ChainStep):
-    """Common part of the steps that move the assignment given the parameters.
+    """Base class of the steps that move the assignment given the parameters.
 
-    By default variables are found by their names, ``assignment`` and ``pi_...``. Pairings count by
-    ``pi ** weight`` where `weights` are given (MODEL 1.9), or by fixed log `lifts`, ``(S, K_a)``
-    each, instead of `pi`. Chains that start alike cannot tell that the posterior has several modes,
-    so they `disperse`. For `block`, `sub_block` and `swaps` see `sweep_given_parameters`.
+    By default, variables are found by their names, ``assignment`` and ``pi_...``. Pairings are
+    weighted by ``pi ** weight`` if `weights` are given (MODEL 1.9), or by fixed log `lifts`, each
+    of shape ``(S, K_a)``, instead of `pi`. Chains that start from the same point cannot reveal that
+    the posterior has several modes, so they `disperse`. For `block`, `sub_block` and `swaps`, see
+    `sweep_given_parameters`.
     """
 
     kernel: ClassVar[str]
@@ -101,7 +102,7 @@ class VerticalStep(ChainStep):
         self.started = False
 
     def begin_chain(self) -> None:
-        """Let the next step take a dispersed start."""
+        """Make the next step begin with a dispersed start."""
         self.started = False
 
     def step(self, point: Point) -> tuple[Point, Stats]:
@@ -129,14 +130,14 @@ class VerticalStep(ChainStep):
 
 
 class VerticalBlockStep(VerticalStep):
-    """Redraw every group exactly given the parameters (random pieces of groups above `block`)."""
+    """Redraw every group exactly given the parameters (random pieces if larger than `block`)."""
 
     name = "vertical_block"
     kernel = "block"
 
 
 class VerticalSubBlockStep(VerticalStep):
-    """Redraw random pieces of `sub_block` rows exactly; for large groups, linear in the rows."""
+    """Redraw random pieces of `sub_block` rows exactly; suits large groups, linear in the rows."""
 
     name = "vertical_subblock"
     kernel = "subblock"
@@ -157,7 +158,7 @@ class VerticalPermuteStep(VerticalStep):
 
 
 class VerticalSequentialStep(VerticalStep):
-    """Propose a sequential filling of every group, with its correction (Groups App. B)."""
+    """Propose to refill every group sequentially, with a correction (Groups App. B)."""
 
     name = "vertical_sequential"
     kernel = "sequential"
@@ -165,7 +166,7 @@ class VerticalSequentialStep(VerticalStep):
 
 @dataclass_state
 class VerticalCollapsedState(StepMethodState):
-    """State of a collapsed or tempered step: the whole chain, or None before its first step."""
+    """State of a collapsed or tempered step: the chain, or None before its first step."""
 
     chain_state: dict[str, NDArray] | None
     tune: bool
@@ -177,16 +178,16 @@ class VerticalCollapsedStep(ChainStep):
     Parameters
     ----------
     vars : list of variables, optional
-        The assignment and the parameters of the attributes in the order of the layout; by default
-        found in the model by name.
+        The assignment and the parameters of the attributes in the order of the layout; by default,
+        they are found in the model by name.
     layout : VerticalLayout
         The released table.
     beta : array, optional
-        Prior of the parameters, scalar or flat; by default read off the model.
+        Prior of the parameters, scalar or flat; by default, that of the model.
     disperse : bool
-        Start every chain from a random order of each group, not from the initial point.
+        Start every chain from a random order of each group instead of the initial point.
     **settings
-        Settings of `VerticalChain`; for the tempered step ``ladder={...}`` of `Ladder`.
+        Settings of `VerticalChain`; for the tempered step, also ``ladder={...}`` for `Ladder`.
     """
 
     name = "vertical_collapsed"
@@ -233,17 +234,17 @@ class VerticalCollapsedStep(ChainStep):
         self._chain: VerticalChain | None = None
         self.tune = True
 
-    # One attribute for PyMC's declared state; the chain itself is rebuilt from it.
+    # PyMC stores this attribute as the state; the chain is rebuilt from it.
     @property
     def chain_state(self) -> dict[str, NDArray] | None:
-        """State of the chain, None before its first step."""
+        """State of the chain; None before its first step."""
         return None if self._chain is None else self._chain.pack()
 
     @chain_state.setter
     def chain_state(self, state: dict[str, NDArray] | None) -> None:
         self._chain = None
         if state is not None:
-            # Built on another generator, so that restoring consumes nothing of the chain's own.
+            # Built with another generator, so that restoring does not advance that of the chain.
             self._chain = self._fresh_chain(np.random.default_rng(0))
             self._chain.unpack(state)
             self._chain.rng = self.rng
@@ -254,7 +255,7 @@ class VerticalCollapsedStep(ChainStep):
         )
 
     def begin_chain(self) -> None:
-        """Forget the chain before."""
+        """Discard the previous chain."""
         self._chain = None
         self.tune = True
 
@@ -276,7 +277,7 @@ class VerticalCollapsedStep(ChainStep):
 
 
 class VerticalTemperedStep(VerticalCollapsedStep):
-    """Parallel tempering on the collapsed draw: for tables on which chains disagree."""
+    """Parallel tempering of the collapsed draw, for tables on which chains disagree."""
 
     name = "vertical_tempered"
     kernel = "tempered"
@@ -324,8 +325,8 @@ def vertical_steps(
     Parameters
     ----------
     layout
-        The table the model was built from, or its layout. With the table, variables are found by
-        their names; else they are those ``pi_...`` that have the right shapes.
+        The table from which the model was built, or its layout. With the table, variables are found
+        by name; with a layout, they are the ``pi_...`` of the right shapes.
     step
         ``"auto"`` or one of `STEPS`.
     **settings
@@ -365,7 +366,7 @@ def vertical_steps(
 def _weighted_steps(
     table: ReleasedTable, layout: VerticalLayout, model: Any, step: str, settings: dict[str, Any]
 ) -> list[Any]:
-    """Steps of a model with weighted evidence; its weights are left to NUTS."""
+    """Steps of a model with weighted evidence; the weights are sampled by NUTS."""
     crossfit = choose_evidence(table, evidence="weighted").crossfit
     assert crossfit is not None
     apart, lifts = crossfit.features(layout)
@@ -413,7 +414,7 @@ class _Weights:
                 self._values[a] = float(weight)
         variables = [weights[a] for a in self._places]
         self._names = [model.rvs_to_values[v].name for v in variables]
-        # Values of the model may be transformed; weights are wanted as they are.
+        # Values in the model may be transformed; untransformed weights are needed.
         self._of_values = (
             model.compile_fn(
                 model.replace_rvs_by_values(variables),
@@ -440,7 +441,7 @@ def _assignment_variable(given: Any, model: Any) -> Any:
 
 
 def _candidates(ndim: int, model: Any) -> list[Any]:
-    """Variables that may be parameters of a table: ``pi_...``, not transformed."""
+    """Variables that may be parameters of a table: untransformed ``pi_...``."""
     return [
         v
         for v in model.free_RVs
@@ -457,7 +458,7 @@ def _secret_variable(layout: VerticalLayout, model: Any) -> Any:
         raise ModelError(
             f"{len(found)} variables of the model could be the distribution of the "
             f"{layout.n_secrets} sensitive values: {[v.name for v in found]}. Give vertical_steps "
-            "the table itself, which knows their name."
+            "the table itself instead of its layout."
         )
     return found[0]
 

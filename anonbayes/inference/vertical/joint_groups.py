@@ -1,11 +1,11 @@
 """Several vertical tables of the same people, analysed jointly (MODEL 1.10).
 
-Every group says which secrets its people share out. A person stands in a group of each table, and
-the two sets of groups cross: that is a code with a check per group, and like one it is decoded by
-belief propagation. A group tells each of its people which secret is left, given what the other
-groups say about the rest (the subset recursion of `block`, exactly); the people hand that on to
-their groups in the other tables. Where nobody says who is who, equal records are matched: the
-people of one record are permuted between the tables, and the same recursion sums over their
+Every group publishes the secrets of its people. Each person is in one group of every table, and the
+groups of different tables overlap. This resembles a code with one parity check per group, and is
+likewise decoded by belief propagation. A group sends to each of its people which secrets remain,
+given the messages about the others (exactly, by the subset recursion of `block`); people pass these
+messages on to their groups in the other tables. If tables have no keys, equal records are matched:
+people with the same record are permuted between the tables, and the same recursion sums over their
 permutations.
 """
 
@@ -37,10 +37,10 @@ ROUNDS, SETTLED, DAMPING = 100, 1e-4, 0.5
 """Most rounds of messages, the change that ends them, and the damping of messages."""
 
 SWEEPS = 150
-"""Sweeps over the pieces of a group that is too large for the recursion."""
+"""Sweeps over the pieces of a group too large for the recursion."""
 
 MOST_ALIKE = 64
-"""People with one record, beyond which it hardly helps to ask who of them is whom."""
+"""With more people per record than this, summing over who is whom hardly helps."""
 
 TINY = 1e-30
 
@@ -50,20 +50,20 @@ class Joint:
     """Beliefs about the items of a vertical table, from several vertical tables."""
 
     owned: sparse.csr_array  # P(item belongs to secret), (N, S)
-    worlds: sparse.csr_array  # the same by intersecting the groups' secrets (random worlds)
+    worlds: sparse.csr_array  # the same from intersecting the secrets of groups (random worlds)
     linked: float  # share of items with a single counterpart in every other release
-    rounds: int  # of messages
-    change: float  # how far the last one moved a belief
+    rounds: int  # number of rounds of messages
+    change: float  # largest change of a belief in the last round
 
     def narrowed(self, size: int) -> Joint:
-        """The same with the first secrets only, where no other can be."""
+        """The same with only the first `size` secrets, when no others are possible."""
         return replace(self, owned=self.owned[:, :size], worlds=self.worlds[:, :size])
 
 
 class Edition(NamedTuple):
-    """A vertical table among several: its layout, who its items are, and what their values tell.
+    """One of several vertical tables: its layout, who its items are, and evidence from values.
 
-    Items with the same code in `person` may be one person; -1 is somebody of this table only.
+    Items with the same code in `person` may be the same person; -1 is somebody only in this table.
     `told` has a weight for each link, ``(item, secret of its group)``.
     """
 
@@ -73,14 +73,14 @@ class Edition(NamedTuple):
 
 
 class LinkSide(NamedTuple):
-    """One edition in the kernels: where each item's links begin, and the secret of every link."""
+    """An edition for the kernels: the start of each item's links, and the secret of every link."""
 
     links: Ints
     columns: Ints
 
 
 class _Match(NamedTuple):
-    """People, or records, that two editions share: their items in each, as pointers and items."""
+    """People or records that two editions share: their items in each, as pointers and items."""
 
     one: int
     two: int
@@ -90,7 +90,7 @@ class _Match(NamedTuple):
     item_two: Ints
 
     def pieces(self, number: int) -> list[_Match]:
-        """The same people in parts, which threads may work on at the same time."""
+        """Split the people into parts, which threads may process at the same time."""
         cuts = np.unique(np.linspace(0, len(self.pointer_one) - 1, number + 1).astype(int))
         return [
             self._replace(
@@ -129,13 +129,13 @@ class _Found(NamedTuple):
 
 
 def link_sides(layout: VerticalLayout) -> LinkSide:
-    """Links of a layout as the kernels read them."""
+    """Links of a layout in the form that the kernels read."""
     columns = layout.ownership(np.zeros(layout.n_links)).indices
     return LinkSide(layout.arrays.links, np.asarray(columns, dtype=np.int64))
 
 
 def _matches(editions: Sequence[Edition]) -> Iterator[_Match]:
-    """Pair the people of a release with the last release before it that has them."""
+    """Pair the people of each release with the last earlier release that contains them."""
     size = max(int(e.person.max(initial=-1)) for e in editions) + 1
     last = np.full(size, -1)
     for two, edition in enumerate(editions):
@@ -174,10 +174,10 @@ def _shares(layout: VerticalLayout, values: Floats) -> Floats:
 def _intersections(
     editions: Sequence[Edition], sides: list[LinkSide], labels: Sequence[str] | None
 ) -> list[Floats]:
-    """Random worlds of every edition, times what those of its counterparts in all others add.
+    """Random worlds of every edition, multiplied by those of counterparts in all other editions.
 
-    A group lists a frequent secret by chance more often than a rare one, so that a counterpart's
-    share counts against the share of everybody.
+    A group lists frequent secrets more often by chance, so the share of a secret in a counterpart's
+    group is divided by its overall share.
     """
     shares = [_shares(e.layout, _slots(e.layout)) for e in editions]
     size = max(int(e.person.max(initial=-1)) for e in editions) + 1
@@ -206,7 +206,7 @@ def _intersections(
 
 
 def _slots(layout: VerticalLayout) -> Floats:
-    """Slots of its group that have the secret of a link."""
+    """For each link, the number of slots in its group that have its secret."""
     arrays, sizes = layout.arrays, layout.group_sizes
     first = np.repeat(arrays.links[layout.offsets[:-1]], sizes)  # links of each group's first item
     count = np.bincount(first + arrays.ranks, minlength=layout.n_links).astype(float)
@@ -216,7 +216,7 @@ def _slots(layout: VerticalLayout) -> Floats:
 
 
 def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list[_Match]) -> _Found:
-    """Belief propagation: groups and matched people tell each other what is left."""
+    """Belief propagation between groups and matched people."""
     lattices = [lattice(min(MAX_BLOCK, int(e.layout.group_sizes.max()))) for e in editions]
     widths = (max(np.diff(m.pointer_one).max(), np.diff(m.pointer_two).max()) for m in matches)
     steps = lattice(min(MAX_BLOCK, int(max(widths, default=1))))
@@ -224,7 +224,7 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
     by_group = list(ones)
     before, after = list(ones), list(ones)  # messages of matches with earlier and later editions
     beliefs = [e.told for e in editions]
-    unused = np.random.default_rng(0)  # nothing is cut into pieces there
+    unused = np.random.default_rng(0)  # no group is cut into pieces there
     change, turn = np.inf, 0
     threads = Threads(os.cpu_count() or 1)
     parts = [(m, m.pieces(2 * threads.n)) for m in matches]
@@ -256,12 +256,12 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
             beliefs[e] = belief
         before, after = [o.copy() for o in ones], [o.copy() for o in ones]
         told = [e.told * g for e, g in zip(editions, by_group, strict=True)]
-        # A match hears from a release everything but what it said itself: what the earlier ones
-        # say on the way there, what the later ones say on the way back.
+        # A match receives from a release everything but its own messages: those of earlier matches
+        # on the way forward, those of later ones on the way back.
         for m, pieces in parts:
             hear(pieces, told[m.one] * before[m.one], after[m.one], told[m.two], before[m.two])
         for m, pieces in reversed(parts):
-            if m.two < len(editions) - 1:  # which has heard all there is
+            if m.two < len(editions) - 1:  # the last has received all messages
                 later = told[m.two] * after[m.two]
                 hear(pieces, told[m.one] * before[m.one], after[m.one], later, before[m.two])
         if change < SETTLED:
@@ -270,7 +270,7 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
 
 
 def link_tops(side: LinkSide, values: Floats) -> Floats:
-    """Largest value of each item, on all of its links."""
+    """Largest value of each item over its links."""
     return np.repeat(np.maximum.reduceat(values, side.links[:-1]), np.diff(side.links))
 
 
@@ -325,11 +325,11 @@ def match_people(
     match: _Match, most_alike: int, lattice: Lattice, one: LinkSide, told_one: Floats,
     to_one: Floats, two: LinkSide, told_two: Floats, to_two: Floats, rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """Set what the counterparts of each item say, summed over who may be whom.
+    """Set the messages from the counterparts of each item, summed over who may be whom.
 
     A permutation of ``n`` people with one record has the weight ``prod_i W[i, sigma(i)]``, where
-    ``W[i, j] = sum_s told_one(i, s) told_two(j, s)`` is the probability that they agree. Who is in
-    one release only is matched with somebody of whom nothing is told.
+    ``W[i, j] = sum_s told_one(i, s) told_two(j, s)`` is the probability that they agree. People
+    in one release only are matched with somebody about whom nothing is known.
     """
     pointer_one, item_one = match.pointer_one, match.item_one
     pointer_two, item_two = match.pointer_two, match.item_two
@@ -378,7 +378,7 @@ def _hear(
     n_own: int, n_other: int, n: int, part: Floats, turned: bool, own: Ints, other: Ints,
     mine: LinkSide, to: Floats, theirs: LinkSide, told: Floats,
 ) -> None:  # fmt: skip
-    """What each item of one side hears from the other; the largest value of an item is one."""
+    """Messages that each item of one side receives; the largest value of an item is one."""
     for x in range(n_own):
         i = own[x]
         top = 0.0
@@ -401,7 +401,7 @@ def _hear(
 def _hear_all(
     own: Ints, other: Ints, mine: LinkSide, to: Floats, theirs: LinkSide, told: Floats, room: Floats
 ) -> None:
-    """What items hear from very many counterparts: their average, whoever is whom."""
+    """Messages from very many counterparts: their average, regardless of who is whom."""
     room[:] = 0.0
     for j in other:
         for m in range(theirs.links[j], theirs.links[j + 1]):

@@ -1,8 +1,8 @@
-"""The recursion of `block` for several tables of weights at a time, side by side in memory.
+"""The recursion of `block` for several tables of weights at a time, interleaved in memory.
 
-Cross-fitting asks for the marginals of a group under the scores of every fold, and of many groups
-under one score each. The innermost loops go over these *lanes*, and the compiler makes vector
-instructions of them: a lane takes a third to a tenth of what a group of four takes alone.
+Cross-fitting needs the marginals of a group under the scores of every fold, and of many groups
+under one score each. The innermost loops run over these *lanes*, so the compiler vectorises them: a
+lane takes a third to a tenth of the time that a group of four takes alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anonbayes.inference.vertical.block import (
 
 
 class LaneSpace(NamedTuple):
-    """Room for one group in every lane; ``weight[slot * block + item]`` has one entry per lane."""
+    """Working arrays, one group per lane; ``weight[slot * block + item]`` has an entry per lane."""
 
     weight: Floats
     marginal: Floats
@@ -35,7 +35,7 @@ class LaneSpace(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def lane_space(block: int, lanes: int) -> LaneSpace:
-    """Make room for groups of up to `block` rows."""
+    """Make working arrays for groups of up to `block` rows."""
     return LaneSpace(
         np.empty((block * block, lanes)),
         np.empty((block * block, lanes)),
@@ -59,8 +59,8 @@ def lane_marginals(
 ) -> None:
     """Turn the weights of groups of `n` rows into marginals; if `scored`, set log permanents.
 
-    Weights are above `TINY`, or logs unless they are `safe`; they are used up. A lane whose
-    permanent is too small a number is done again, alone and by logs.
+    If `safe`, weights are above `TINY`; otherwise they are logs. They are overwritten. Lanes whose
+    permanent underflows are recomputed one by one in logs.
     """
     block = lattice.block
     if safe:
@@ -86,7 +86,7 @@ def lane_marginals(
 def _alone(
     lattice: Lattice, room: LaneSpace, n: int, lanes: int, spare: Space, rng: np.random.Generator
 ) -> None:
-    """Do the lanes again whose permanents are too small."""
+    """Recompute the lanes whose permanents are too small."""
     for lane in range(lanes):
         if room.forward[(1 << n) - 1, lane] > TINY:
             continue
@@ -123,7 +123,7 @@ def _scale(room: LaneSpace, n: int, lanes: int, block: int, scored: bool) -> Non
 
 @njit(cache=True, nogil=True)
 def _scale_logs(room: LaneSpace, n: int, lanes: int, block: int) -> None:
-    """The same for logs, rows and then columns, which become weights."""
+    """Scale log weights by rows and then by columns, and turn them into weights."""
     weight, value = room.weight, room.value
     for lane in range(lanes):
         value[lane] = 0.0
@@ -148,7 +148,7 @@ def _scale_logs(room: LaneSpace, n: int, lanes: int, block: int) -> None:
 def _sum_orders(
     lattice: Lattice, weight: Floats, n: int, lanes: int, last_first: bool, sums: Floats
 ) -> None:
-    """Subset recursion: the first slots, or the last ones, get the items of ``mask``."""
+    """Run the subset recursion in which the first, or the last, slots get the items of ``mask``."""
     size, before, place, block = lattice.size, lattice.before, lattice.place, lattice.block
     for lane in range(lanes):
         sums[0, lane] = 1.0
@@ -166,7 +166,7 @@ def _sum_orders(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _join(lattice: Lattice, room: LaneSpace, n: int, lanes: int) -> None:
-    """``P(slot gets item)`` from the orders before and behind; `room.top` has 1 / permanent."""
+    """``P(slot gets item)`` from the sums of both directions; `room.top` has 1 / permanent."""
     size, before, place, block = lattice.size, lattice.before, lattice.place, lattice.block
     forward, backward, marginal, top = room.forward, room.backward, room.marginal, room.top
     for pair in range(n * block):

@@ -1,7 +1,7 @@
 """Kernels of cross-fitting: sums over groups, given the lifts of the other folds (MODEL 1.9).
 
-A `Stretch` is what a thread or a worker of a cluster knows of a table: successive groups, and the
-fold of each. Given the scores of the folds it answers with sums; nothing else need travel.
+A `Stretch` is the part of a table that a thread or a worker of a cluster holds: successive groups
+with their folds. Given the scores of the folds, it returns sums; nothing else has to be sent.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
 from anonbayes.inference.vertical.lanes import lane_marginals, lane_space
 
 SAFE_SCORE = 300.0
-"""Products of exponentials are numbers up to this sum of logs, and so are their ratios."""
+"""Up to this absolute sum of logs, products of exponentials and their ratios are finite."""
 
 LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
-"""Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
+"""Sweeps over the pieces of a group too large for the recursion: in EM, and for beliefs."""
 
 
 VECTOR = 16
-"""Compiled loops go over so many numbers at a time; left-overs go one by one."""
+"""Numbers that compiled loops process at a time; any remaining ones follow one by one."""
 
 GROUPS_AT_ONCE = 16
 """Left-out groups of one size that are judged side by side."""
@@ -44,7 +44,7 @@ GROUPS_AT_ONCE = 16
 
 @njit(cache=True, nogil=True)
 def products_are_safe(arrays: Arrays, score: Floats) -> bool:
-    """Tell whether no product of one exponential per attribute, or of its inverse, is too small."""
+    """Whether no product of one exponential per attribute, nor its inverse, underflows."""
     for f in range(len(score)):
         stop, total = score.shape[1], 0.0
         for a in range(len(arrays.strides) - 1, -1, -1):
@@ -68,7 +68,7 @@ def training_counts(
 ) -> Floats:
     """E-step of a block of groups: for each fold, expected counts of the groups not in it.
 
-    `score` (folds, n_cells) has weighted log lifts: the weight of a pairing is the exponential of
+    `score` (folds, n_cells) holds weighted log lifts; the weight of a pairing is the exponential of
     their sum. Folds are lanes.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
@@ -124,7 +124,7 @@ def _count_large(
     counts: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Add the expected counts of a group that is too large for the recursion, fold by fold."""
+    """Add the expected counts of a group too large for the recursion, fold by fold."""
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     for f in range(len(score)):
         if f == own:
@@ -147,7 +147,7 @@ def _count_large(
 
 @njit(cache=True, nogil=True)
 def _turned(arrays: Arrays, flat: Floats, width: int) -> Floats:
-    """Flat cells of each fold with the sensitive values last, so that those of a category meet."""
+    """Flat cells of each fold with sensitive values last, so that each category is contiguous."""
     folds, n_cells = flat.shape
     secrets = n_cells // arrays.strides.sum()
     out = np.zeros((folds * (n_cells // secrets), width))
@@ -174,12 +174,13 @@ def held_out(
     owner: Floats,
     rng: np.random.Generator,
 ) -> Floats:
-    """Judge a block of groups, each with the lifts that the other folds gave.
+    """Judge a block of groups, each with the lifts learned from the other folds.
 
-    Sets `group_score`, the log likelihood of each group; returns its gradient by the score, fold by
-    fold: expected rows given the group's sensitive values minus those under ``p(s | r)``. Adds to
-    `owner`, unless of length 0, ``P(item belongs to value)``. Without `owner` large groups go by
-    Bethe, as scores do, where value and gradient belong together. Groups of one size are lanes.
+    Sets `group_score`, the log-likelihood of each group; returns its gradient in the score, fold by
+    fold, which is the expected rows given the group's sensitive values minus those under
+    ``p(s | r)``. Adds ``P(item belongs to value)`` to `owner` unless it has length 0. In that case,
+    large groups use Bethe's approximation, as scores do, so that value and gradient are consistent.
+    Groups of one size are lanes.
     """
     offsets, block, values = arrays.offsets, lattice.block, len(base)
     widest = widest_group(offsets[first : last + 1])
@@ -241,7 +242,7 @@ def _chances(
     arrays: Arrays, shift: Ints, factor: Floats, prior: Floats, g: int, chance: Floats,
     minus: Floats,
 ) -> None:  # fmt: skip
-    """Set ``p(s | r)`` of a group's items, and add it to the rows of their categories."""
+    """Set ``p(s | r)`` of the items of a group, and add it to the rows of their categories."""
     lo, values = arrays.offsets[g], len(prior)
     for m in range(arrays.offsets[g + 1] - lo):
         for s in range(values):
@@ -267,7 +268,7 @@ def _log_chances(
     arrays: Arrays, shift: Ints, factor: Floats, prior: Floats, g: int, chance: Floats,
     minus: Floats,
 ) -> None:  # fmt: skip
-    """`_chances` from logs; ``log p(s | r)`` is set."""
+    """Do the work of `_chances` in logs; set ``log p(s | r)``."""
     lo, values = arrays.offsets[g], len(prior)
     for m in range(arrays.offsets[g + 1] - lo):
         for s in range(values):
@@ -300,7 +301,7 @@ def _credit(
     residual: Floats,
     owner: Floats,
 ) -> None:
-    """Count item `m` of a group as that of slot `x` with probability `p`."""
+    """Count item `m` of a group as owned by slot `x` with probability `p`."""
     s = arrays.secrets[lo + x]
     for a in range(len(arrays.strides)):
         residual[own, arrays.cells[lo + m, a] + s * arrays.strides[a]] += p
@@ -323,7 +324,7 @@ def _judge_large(
     owner: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Judge a group that is too large for the recursion."""
+    """Judge a group too large for the recursion."""
     lo = arrays.offsets[g]
     for x in range(n):
         s = arrays.secrets[lo + x]
@@ -337,7 +338,7 @@ def _judge_large(
 
 
 # -------------------------------------------------------------------------------------------------
-# Stretches of a table, and workers of a cluster that hold them.
+# Stretches of a table, and the workers of a cluster that hold them.
 
 
 def rows_by_fold(
@@ -350,10 +351,11 @@ def rows_by_fold(
 
 
 class Stretch(NamedTuple):
-    """Successive groups of a table, their folds, and what their sums need.
+    """Successive groups of a table, their folds, and everything needed for their sums.
 
-    Threads work on one of the `blocks`, between cuts, at a time. Generators are made of the numbers
-    of groups in the table, the first of which is `shift`. `block` is the size of the lattice.
+    A thread works on one of the `blocks` (between cuts) at a time. Generators are seeded by the
+    numbers of groups in the whole table, in which the first group has number `shift`. `block` is
+    the size of the lattice.
     """
 
     arrays: Arrays
@@ -381,7 +383,7 @@ class Stretch(NamedTuple):
         self, job: tuple[int, int], score: Floats, group_score: Floats, owner: Floats,
         only: int | None = None,
     ) -> Floats:  # fmt: skip
-        """Residual of one job's groups, fold by fold; their scores, and owners, are set."""
+        """Residual of the groups of one job, fold by fold; sets their scores and owners."""
         arrays, steps, rng = self.arrays, lattice(self.block), self._generator(*job)
         if only is not None:
             arrays = _one_attribute(arrays, only, *arrays.offsets[[*job]])
@@ -389,7 +391,7 @@ class Stretch(NamedTuple):
 
 
 def sum_in_order(arrays: Iterable[Floats]) -> Floats:
-    """Sum of arrays, one after the other."""
+    """Add up arrays in the given order."""
     parts = iter(arrays)
     total = np.copy(next(parts))
     for part in parts:
@@ -398,7 +400,7 @@ def sum_in_order(arrays: Iterable[Floats]) -> Floats:
 
 
 def _one_attribute(arrays: Arrays, a: int, first: int, last: int) -> Arrays:
-    """What kernels read of one attribute in some rows."""
+    """Arrays that kernels read, for one attribute in some rows."""
     cells = np.empty((len(arrays.cells), 1), dtype=np.uint32)  # the other rows are never read
     cells[first:last, 0] = arrays.cells[first:last, a] - np.uint32(arrays.starts[a])
     starts = arrays.starts[a : a + 2] - arrays.starts[a]
@@ -406,7 +408,7 @@ def _one_attribute(arrays: Arrays, a: int, first: int, last: int) -> Arrays:
 
 
 class Packed(NamedTuple):
-    """A stretch as it travels: codes in as few bytes as they need, and no indices."""
+    """A stretch in the form that is sent: codes in as few bytes as possible, and no indices."""
 
     items: Ints
     secrets: Ints
@@ -463,10 +465,10 @@ def _judge(
 
 
 class Workers:
-    """Stretches of a table on the workers of a Dask cluster; numbers are those of one machine.
+    """Stretches of a table on the workers of a Dask cluster; the numbers are those of one machine.
 
-    Groups are there once, and again on the successor of a worker that dies; scores go there and
-    sums come back. What travelled `before` counts too.
+    Groups are sent once, and again if a worker dies; scores go out and sums come back. Transfers of
+    the workers `before` are included in the counts.
     """
 
     def __init__(self, tasks: Tasks, held: list[Any], before: Workers | None = None) -> None:
@@ -480,12 +482,12 @@ class Workers:
 
     @property
     def sent(self) -> int:
-        """Bytes of scores that went out."""
+        """Bytes of scores sent."""
         return self.traffic["sent"]
 
     @property
     def received(self) -> int:
-        """Bytes that came back."""
+        """Bytes of sums received."""
         return self.traffic["received"]
 
     def count(self, score: Floats) -> Floats:
@@ -495,14 +497,14 @@ class Workers:
     def add(
         self, function: Callable[..., Floats], score: Floats, given: Sequence[tuple[Any, ...]] = ()
     ) -> Floats:
-        """Sum of what a function says of the stretches, each with what is given of its own."""
+        """Sum of a function over the stretches, each with its own arguments."""
         return sum_in_order(self._round(function, score, given or [()] * len(self.held)))
 
     def judge(
         self, score: Floats, *, each: bool = False, owner: Floats | None = None,
         only: int | None = None,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Scores of the stretches, or of `each` group, and the residual; fills `owner`."""
+        """Scores of the stretches (or of `each` group) and the residual; fills in `owner`."""
         total, scores, owned = np.zeros_like(score), [], []
         wanted = each, owner is not None, only
         for part in self._round(_judge, score, [wanted] * len(self.held)):
@@ -516,7 +518,7 @@ class Workers:
     def _round(
         self, function: Callable[..., Any], score: Floats, given: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
-        """One answer per stretch, in their order; those that are early wait here."""
+        """Return one answer per stretch in order; early answers are held back."""
         self.traffic["rounds"] += 1
         name = f"round {self.rounds}"
         sent = self.tasks.hold(f"scores {self.rounds}", _score, score)

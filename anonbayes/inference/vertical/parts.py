@@ -1,8 +1,8 @@
-"""Anatomies in parts that no single machine holds: weighted evidence where the groups are.
+"""Anatomies in parts that no single machine can hold: weighted evidence on a cluster.
 
-Every part is a pair of files with whole groups. Workers of a Dask cluster read them, and keep what
-they have read; to the client come the values of each column with their counts, and then, round by
-round, sums over groups (`left_out`). Who owns what is written down by the workers, part by part.
+Every part is a pair of files with whole groups. Workers of a Dask cluster read the parts and keep
+them in memory; the client receives the values of each column with their counts and then, round by
+round, sums over groups (`left_out`). Workers write the probabilities of ownership, part by part.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PartsFit:
-    """What `fit_parts` learned; nothing in it grows with the rows.
+    """Result of `fit_parts`; its size does not depend on the number of rows.
 
     Attributes
     ----------
     weights : pandas.DataFrame
         One line per attribute: weight with standard error, exponent, pooling ``kappa``, and the
-        held-out log score per row that it gains alone and adds to the others.
+        held-out log score per row that it gains on its own and when added to the others.
     secret_shares : pandas.Series
         Shares of the sensitive values.
     population : dict of pandas.DataFrame
@@ -64,9 +64,9 @@ class PartsFit:
     n_rows, n_groups : int
         Size of the table.
     rounds, sent, received : int
-        Rounds of tasks, and bytes of scores and of sums in them.
+        Rounds of tasks, bytes of scores sent, and bytes of sums received.
     parts : PartsSource or None
-        Where the rows are, and what is known of each fold; `assess` needs it.
+        Where the parts are, and what was learned for each fold; needed by `assess`.
     """
 
     weights: pd.DataFrame
@@ -91,22 +91,22 @@ class PartsFit:
         seed: int | np.random.Generator | None = 0,
         sep: str = ";",
     ) -> PartsAssessment:
-        """Measure threats and utility where the rows are; the people may be in parts, too.
+        """Measure threats and utility on the workers; the people may be in parts, too.
 
-        Every measure is that of `Posterior.assess`, from sums over the people: nobody holds all of
-        them, and the client only sums.
+        Measures are those of `Posterior.assess`, computed from sums over people, so that neither
+        the client nor a worker holds all people.
 
         Parameters
         ----------
         people : path, pattern, several of them, dask.dataframe.DataFrame or pandas.DataFrame
-            The cleartext, parquet or delimited text as the workers see it. A person may be in
-            another part than the person's row of the release.
+            The cleartext: parquet or delimited text with paths as seen by the workers. People need
+            not be in the same parts as their rows of the release.
         client : distributed.Client
-            The cluster, not necessarily that of the fit; it reads the parts again.
+            The cluster, which reads the parts again and need not be that of the fit.
         harm, gain, samples, seed
             As in `Posterior.assess`.
         sep : str
-            Separator of delimited people.
+            Separator, if people are delimited text.
         """
         from anonbayes.risk.summed import assess_parts
 
@@ -115,7 +115,7 @@ class PartsFit:
         )
 
     def items_of_part(self, number: int) -> Items:
-        """What an attacker makes of the rows of a part, on the worker that reads it."""
+        """Compute an attacker's beliefs about the rows of a part, on the worker that reads it."""
         parts = self.parts
         if parts is None:
             raise ModelError("This fit does not know where its parts are; make it with fit_parts.")
@@ -138,17 +138,17 @@ class PartsFit:
 
 
 class PartsSource(NamedTuple):
-    """Parts of an Anatomy, and what the other folds say of the groups of each."""
+    """Parts of an Anatomy, and what other folds reveal about the groups of each fold."""
 
     paths: list[tuple[str, str]]
     how: dict[str, Any]
-    first: list[int]  # groups before each
+    first: list[int]  # number of groups before each part
     plan: _Plan
     score: Floats
 
 
 class _Summary(NamedTuple):
-    """What the client hears of a part: rows by value of each column, the secret's last; groups."""
+    """What the client learns about a part: rows by value of each column (secret last), groups."""
 
     counts: dict[str, dict[Any, int]]
     groups: int
@@ -157,7 +157,7 @@ class _Summary(NamedTuple):
 
 
 def _read(how: dict[str, Any], paths: tuple[str, str]) -> ReleasedTable:
-    """A part, on the worker that will keep it."""
+    """Read a part, on the worker that keeps it."""
     return read_anatomy(*paths, progressbar=False, **how)
 
 
@@ -172,7 +172,7 @@ def _summary(_: Any, table: ReleasedTable) -> _Summary:
 
 
 class _Plan(NamedTuple):
-    """What every worker needs to know of the whole table, besides its groups."""
+    """What every worker needs to know about the whole table besides its groups."""
 
     domains: dict[str, tuple[Any, ...]]
     base: Floats
@@ -182,7 +182,7 @@ class _Plan(NamedTuple):
 
 
 def _layout(table: ReleasedTable, domains: Mapping[str, tuple[Any, ...]]) -> VerticalLayout:
-    """The part in the codes of the whole table."""
+    """Encode a part with the codes of the whole table."""
     own, place = layout_of(table), {}
     for name, column in {**table.columns, table.sensitive: table.secret}.items():
         code = {value: i for i, value in enumerate(domains[name])}
@@ -198,7 +198,7 @@ def _layout(table: ReleasedTable, domains: Mapping[str, tuple[Any, ...]]) -> Ver
 def _stretch(
     _: Any, table: ReleasedTable, plan: _Plan, number: int, shift: int, step: int = 1
 ) -> Stretch:
-    """Deal the groups of a part into folds by its number alone; keep one in `step` of all."""
+    """Assign the groups of a part to folds by its number; keep one in `step` of all groups."""
     layout = _layout(table, plan.domains)
     deal = np.random.default_rng((plan.seed, number)).permutation
     fold = deal(np.arange(layout.n_groups) % plan.folds)
@@ -217,7 +217,7 @@ def _own_rows(_: Any, stretch: Stretch, plan: _Plan) -> Floats:
 
 
 def _owners(stretch: Stretch, score: Floats) -> Floats:
-    """Who owns what in a part, by the scores of the folds."""
+    """Ownership probabilities in a part from the scores of the folds."""
     owner, scores = np.zeros(int(stretch.arrays.links[-1])), np.empty(len(stretch.fold))
     for job in stretch.jobs:
         stretch.judge(job, score, scores, owner)
@@ -227,7 +227,7 @@ def _owners(stretch: Stretch, score: Floats) -> Floats:
 def _owned(
     _: Any, stretch: Stretch, score: Floats, table: ReleasedTable, plan: _Plan, path: str | None
 ) -> Floats:
-    """Counts to be expected of a part; who owns what goes to a file of its own."""
+    """Expected counts of a part; ownership probabilities are written to a separate file."""
     owner = _owners(stretch, score)
     if path is not None:
         owned = _layout(table, plan.domains).ownership(owner).tocoo()
@@ -242,17 +242,17 @@ def _owned(
 
 
 class Items(NamedTuple):
-    """Distinct items of a part, and what their rows are to be expected to hold."""
+    """Distinct items of a part, with the expected secrets of their rows."""
 
     codes: Ints  # (items, A)
-    owned: Floats  # rows by secret, (items, S)
-    worlds: Floats  # the same if all orders are alike
+    owned: Floats  # expected rows by secret, (items, S)
+    worlds: Floats  # the same if all orders are equally likely
 
 
 class _PartFolds(Folds):
-    """Folds of a table whose groups are elsewhere; scores are those of parts, not of groups.
+    """Folds of a table whose groups are on workers; scores are those of parts, not of groups.
 
-    With a `step`, of one group in so many.
+    With a `step`, only every `step`-th group is used.
     """
 
     def __init__(
@@ -304,13 +304,13 @@ class _PartFolds(Folds):
 def _joint_domains(
     summaries: Sequence[_Summary], paths: Sequence[tuple[str, str]]
 ) -> dict[str, tuple[Any, ...]]:
-    """Values of each column in any part, in order."""
+    """Sorted values of each column over all parts."""
     names = list(summaries[0].counts)
     for summary, path in zip(summaries, paths, strict=True):
         if list(summary.counts) != names:
             raise TableError(
                 f"{path[0]!r} has the columns {list(summary.counts)}; those of {paths[0][0]!r} are "
-                f"{names}. Parts of one table have the same columns."
+                f"{names}. All parts of a table must have the same columns."
             )
     domains = {}
     for name in names:
@@ -338,27 +338,27 @@ def fit_parts(
     seed: int = 0,
     **reading: Any,
 ) -> PartsFit:
-    """Learn weighted evidence from an Anatomy in parts, read and kept by the workers of a cluster.
+    """Learn weighted evidence from an Anatomy in parts, held by the workers of a cluster.
 
-    The machine that calls holds domains, counts and weights. `fit` does the same for a table in
-    its memory; the model, and the numbers given the same folds, are those of `cross_fit`.
+    The calling machine holds only domains, counts and weights. `fit` does the same for a table in
+    memory; the model is that of `cross_fit`, as are the numbers if the folds are the same.
 
     Parameters
     ----------
     parts : sequence of (path, path)
-        Quasi-identifier and sensitive table of each part, as the workers see them, with whole
-        groups. The names of groups are known inside a part only.
+        Quasi-identifier table and sensitive table of each part, with whole groups; paths are as
+        seen by the workers. Equal names of groups in different parts are different groups.
     sensitive, group : str
-        Columns.
+        Names of the columns.
     client : distributed.Client
         The cluster.
     domains : mapping, optional
-        Values by column; what the parts have by default.
+        Values by column; by default, those that occur in the parts.
     beliefs : path, optional
-        Directory, as the workers see it, for who owns what: a parquet file for each part with
-        group, attributes, sensitive value and probability, one line per item and value.
+        Directory (as seen by the workers) for ownership probabilities: one parquet file per part
+        with group, attributes, sensitive value and probability, one line per item and value.
     folds, rounds, seed : optional
-        As in cross-fitting; groups are dealt part by part.
+        As in cross-fitting; groups are assigned to folds part by part.
     **reading
         Further arguments of `read_anatomy`.
 

@@ -1,21 +1,22 @@
-"""Sweeps over the groups of a vertical table: who owns what is drawn anew (MODEL 1.4).
+"""Sweeps over the groups of a vertical table, which redraw who owns what (MODEL 1.4).
 
 Given the parameters, the target of a group is ``f(g | pi) = prod_l w(l, sigma(l))`` with
 ``w(l, m) = prod_a pi_a|s_l(r_ma)``:
 
-* block: an exact draw, by the recursion of `block`;
+* block: an exact draw by the recursion of `block`;
 * swap, Groups V-B: exchange the items of two slots; symmetric;
 * permutation, Groups V-B: a uniformly random order of the group; symmetric;
-* sequential, Groups Appendix B: fill the slots one after the other from the items that are left.
-  The draw depends on the order in which slots are filled, so it is a proposal; the ratio of the
-  normalisers, ``nu(g | pi) / nu(g^h | pi)``, makes it exact. Each time the order is a new one.
+* sequential, Groups Appendix B: fill the slots one after another from the remaining items. The
+  distribution depends on the order in which slots are filled, so the draw is only a proposal, which
+  the ratio of the normalisers, ``nu(g | pi) / nu(g^h | pi)``, makes exact. Every proposal uses a
+  new order.
 
-With ``pi`` integrated out the posterior of an assignment is proportional to ``exp(E)``,
+With ``pi`` integrated out, the posterior of an assignment is proportional to ``exp(E)``, where
 ``E = sum lgamma(beta + delta)``; the target at inverse temperature ``lambda`` is ``exp(lambda E)``.
-Given the other rows, a group whose sensitive values differ pairwise has a product form with weights
-``w(l, m) = prod_a (beta + delta_a(s_l, r_ma))^lambda``, the group's own rows taken out of the
-counts, so the exact draw applies (collapsed). With repeated values the same draw is a proposal and
-`block_log_target` corrects it.
+Given the other rows, a group with distinct sensitive values has a product form with weights
+``w(l, m) = prod_a (beta + delta_a(s_l, r_ma))^lambda``, where the counts exclude the group's own
+rows, so the exact draw applies (collapsed). With repeated values, the same draw is a proposal that
+`block_log_target` corrects.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def cut_group(
 ) -> int:
     """List the slots of a group; return the size of the pieces to redraw.
 
-    Groups larger than `block` are shuffled, so that pieces of neighbours are a random partition.
+    Groups larger than `block` are shuffled, so that successive pieces form a random partition.
     """
     n = hi - lo
     for x in range(n):
@@ -68,7 +69,7 @@ def weigh_orders(
     arrays: Arrays, lattice: Lattice, value: Floats, slots: Ints, items: Ints, n: int, safe: bool,
     weight: Floats, flat: Floats, forward: Floats,
 ) -> None:  # fmt: skip
-    """Run the recursion of a piece; `flat` is `weight` in one row. Balanced if it underflows."""
+    """Run the recursion of a piece, balanced if it underflows; `flat` is the flat `weight`."""
     fill_weights(arrays, value, slots, items, n, safe, weight)
     if not sum_orders(lattice, flat, n, forward) > TINY:
         fill_weights(arrays, value, slots, items, n, False, weight)
@@ -89,8 +90,8 @@ def block_sweep(
 ) -> int:
     """Redraw every group exactly, or in pieces above `block` rows; return how many slots moved.
 
-    `value` are the parameters, positive. Adds ``P(item belongs to value | pi)`` to `owner`, unless
-    of length zero; with ``draw=False`` nothing else changes.
+    `value` holds the parameters, which must be positive. Adds ``P(item belongs to value | pi)`` to
+    `owner` unless it has length zero; with ``draw=False``, nothing else changes.
     """
     offsets = arrays.offsets
     slots = np.empty(widest_group(offsets), dtype=np.int64)
@@ -133,8 +134,8 @@ def add_ownership(
 
 
 # -------------------------------------------------------------------------------------------------
-# Metropolis draws given the logs of the parameters. Each proposal comes with its log acceptance
-# ratio: the sweeps call it, and the tests build whole transition matrices from it.
+# Metropolis draws given the logs of the parameters. Each proposal has a function for its log
+# acceptance ratio, which the sweeps call and from which tests build whole transition matrices.
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -169,7 +170,7 @@ def swap_log_ratio(arrays: Arrays, log_pi: Floats, assignment: Ints, one: int, o
 def order_log_ratio(
     arrays: Arrays, log_pi: Floats, assignment: Ints, lo: int, proposed: Ints, n: int
 ) -> float:
-    """Log acceptance ratio of giving the slots from `lo` on the items `proposed`."""
+    """Log acceptance ratio of giving the items `proposed` to the slots from `lo` on."""
     total = 0.0
     for x in range(n):
         new, old = proposed[x], assignment[lo + x]
@@ -192,11 +193,12 @@ def fill_slots(
     draw: bool,
     rng: np.random.Generator,
 ) -> float:
-    """Fill slots in the order `filling` with items that are `left`; return ``log nu(g | pi)``.
+    """Fill slots in the order `filling` with the items `left`; return ``log nu(g | pi)``.
 
-    ``nu`` is the product, over the slots as they are filled, of the weight of the items left. The
-    proposal's density is ``f(g | pi) / nu(g | pi)``, so ``log nu`` of the proposed group minus that
-    of the old one is the log acceptance ratio. Without `draw` slots take the last item left.
+    ``nu`` is the product, over the slots as they are filled, of the weight of the remaining items.
+    The density of the proposal is ``f(g | pi) / nu(g | pi)``, so the log acceptance ratio is
+    ``log nu`` of the proposed group minus that of the old one. Without `draw`, each slot takes the
+    last remaining item.
     """
     total = 0.0
     for x in range(n):
@@ -257,7 +259,7 @@ def order_sweep(
 ) -> tuple[int, int]:
     """Propose a new order of every group; return (tried, accepted).
 
-    Uniformly random, or a sequential filling.
+    The order is uniformly random, or results from sequential filling.
     """
     offsets = arrays.offsets
     widest = widest_group(offsets)
@@ -294,14 +296,14 @@ def order_sweep(
 # Draws with the parameters integrated out, at any temperature.
 
 LARGEST_TABLE = 20_000_000
-"""Numbers kept per table of powers (160 MB); beyond it powers are computed when needed."""
+"""Largest table of powers (160 MB); larger ones are replaced by computing powers on demand."""
 
 
 class Powers(NamedTuple):
-    """Tables of ``((beta + n) / scale)^lambda`` for every count ``n`` a cell can reach.
+    """Tables of ``((beta + n) / scale)^lambda`` for every possible count ``n`` of a cell.
 
-    Cells of equal ``beta`` share a segment. An empty `table` (too many distinct priors on too many
-    rows) asks the kernels to compute the powers.
+    Cells with equal ``beta`` share a segment. If `table` is empty (too many distinct priors and
+    rows), kernels compute the powers.
     """
 
     beta: Floats
@@ -313,9 +315,9 @@ class Powers(NamedTuple):
 
 
 def powers(layout: VerticalLayout, beta: Floats, power: float = 1.0) -> Powers:
-    """Tabulate the collapsed weights of a table under the flat prior `beta`."""
+    """Tabulate the collapsed weights of a table for the prior `beta`, a flat array."""
     kinds, kind = np.unique(beta, return_inverse=True)
-    # A cell cannot count more rows than have its sensitive value, nor than have its category.
+    # A cell has at most as many rows as its sensitive value, and as its category.
     reach = np.concatenate(
         [
             np.minimum.outer(
@@ -384,10 +386,10 @@ def shift_row(
     item: int,
     by: int,
 ) -> None:
-    """Add (``by=1``) or take out (``by=-1``) one row from the counts and their values.
+    """Add (``by=1``) or remove (``by=-1``) one row in the counts and their values.
 
-    The arrays are passed one by one and the call is inlined: handing over tuples of arrays here,
-    in the innermost call, would cost ten times the work itself.
+    Arrays are passed one by one and the call is inlined, because passing tuples of arrays in this
+    innermost call would cost ten times as much as the work itself.
     """
     if len(table):
         for a in range(len(strides)):
@@ -413,7 +415,7 @@ def shift_rows(
     n: int,
     by: int,
 ) -> None:
-    """Add (``by=1``) or take out (``by=-1``) the rows of a block from the counts."""
+    """Add (``by=1``) or remove (``by=-1``) the rows of a block in the counts."""
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     beta, base, table = tables.beta, tables.base, tables.table
     scale, power = tables.scale, tables.power
@@ -435,9 +437,9 @@ def block_log_target(
     order: Ints,
     n: int,
 ) -> float:
-    """Return ``lambda * log p(order | other rows)`` of a block whose rows are out of the counts.
+    """Return ``lambda * log p(order | other rows)`` of a block that the counts exclude.
 
-    Rows enter one by one, in a product of rising factorials; counts are left as they were found.
+    Rows are added one by one, which gives a product of rising factorials; counts are restored.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     beta, base, table = tables.beta, tables.base, tables.table
@@ -465,7 +467,7 @@ def log_proposal(weight: Floats, order: Ints, n: int) -> float:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def has_repeats(arrays: Arrays, slots: Ints, n: int) -> bool:
-    """Tell whether two slots of a block have the same sensitive value."""
+    """Whether two slots of a block have the same sensitive value."""
     for x in range(n):
         for y in range(x):
             if arrays.secrets[slots[x]] == arrays.secrets[slots[y]]:
@@ -487,9 +489,9 @@ def collapsed_sweep(
 ) -> tuple[int, int, int]:
     """Redraw every group given the other rows; `counts` and `assignment` change in place.
 
-    Blocks with repeated values add their new state to `owner`, others the product form, which is
-    exact there. Returns slots whose item changed, blocks that needed the Metropolis correction, and
-    how many of those passed it.
+    Blocks with repeated values add their new state to `owner`; others add the product form, which
+    is exact for them. Returns the number of slots whose item changed, of blocks that needed the
+    Metropolis correction, and of those that were accepted.
     """
     offsets = arrays.offsets
     slots = np.empty(widest_group(offsets), dtype=np.int64)

@@ -1,12 +1,12 @@
-"""Parallel tempering on the collapsed draw, for posteriors with several modes (MODEL 1.4).
+"""Parallel tempering of the collapsed draw, for posteriors with several modes (MODEL 1.4).
 
-Replicas of the table are swept at inverse temperatures ``1 = lambda_0 > ... > lambda_n``; after
-each sweep neighbours exchange temperatures with probability
-``min(1, exp((lambda' - lambda)(E - E')))``. Even and odd pairs take turns (the non-reversible
-scheme), so that a replica drifts through the ladder instead of wandering. In the warm-up the
-temperatures are moved until every pair rejects equally often, and their number is set to about
-twice the total rejection, the communication barrier, where round trips per unit of work are most
-frequent.
+Replicas of the table are swept at inverse temperatures ``1 = lambda_0 > ... > lambda_n``. After
+each sweep, neighbours exchange temperatures with probability
+``min(1, exp((lambda' - lambda)(E - E')))``. Even and odd pairs alternate (the non-reversible
+scheme), so that replicas move steadily through the ladder instead of diffusing. During the warm-up,
+temperatures are adjusted until all pairs reject equally often, and their number is set to about
+twice the sum of the rejection rates (the communication barrier), which gives the most round trips
+per unit of work.
 
 References
 ----------
@@ -35,22 +35,22 @@ from anonbayes.inference.vertical.sweeps import (
 )
 
 FIRST_ROUND = 32
-"""Sweeps before the ladder is tuned for the first time; each later round is twice as long."""
+"""Sweeps before the ladder is first tuned; each later round is twice as long."""
 
 HOTTEST = (0.5, 0.25, 0.1, 0.0)
-"""Inverse temperatures that are tried for the hottest chain; at 0 all tables are equally likely."""
+"""Inverse temperatures tried for the hottest chain; at 0, all tables are equally likely."""
 
 PROBES, FORGETS = 6, 0.5
-"""Chains that try a temperature, and the share of variance between them that is too much."""
+"""Chains that try a temperature, and the share of variance between them that is too large."""
 
 NO_OWNER = np.empty(0)
 
 SWEEP_SECONDS, SWEEPS = 2e-6, 8_000
-"""Measured processor time of a sweep per row with groups of four; sweeps of four usual chains."""
+"""Measured CPU time of a sweep per row, groups of four; sweeps of four chains by default."""
 
 
 def tempering_costs(n_rows: int) -> str:
-    """What waiting for tempered chains would take, in words; groups beyond four take longer."""
+    """Describe the time that tempered chains would take; groups of more than four take longer."""
     minutes = n_rows * SWEEP_SECONDS * SWEEPS / 60
     long = f"{minutes:.0f} CPU minutes" if minutes < 120 else f"{minutes / 60:.0f} CPU hours"
     words = "less than a CPU minute" if minutes < 1 else f"about {long}"
@@ -58,13 +58,13 @@ def tempering_costs(n_rows: int) -> str:
 
 
 def exchange_probability(power: Floats, energy: Floats, pair: Ints) -> Floats:
-    """Probability that levels ``pair`` and ``pair + 1`` exchange their states."""
+    """Probability that levels ``pair`` and ``pair + 1`` exchange states."""
     gain = (power[pair + 1] - power[pair]) * (energy[pair] - energy[pair + 1])
     return np.exp(np.minimum(gain, 0.0))
 
 
 def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
-    """Place `n` inverse temperatures so that neighbours, now rejecting so often, do so equally."""
+    """Choose `n` inverse temperatures so that all neighbours reject equally often."""
     from scipy.interpolate import PchipInterpolator  # which takes long to load
 
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejection, 1e-3))])
@@ -76,11 +76,11 @@ def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
 
 @dataclass
 class Exchanges:
-    """What the exchanges of a ladder did: rejection per pair, and replicas' journeys."""
+    """Record of exchanges: rejection rates of pairs, and round trips of replicas."""
 
     rejected: Floats
     tried: Ints
-    heading: Ints  # per replica: 0 unknown, 1 was at the hottest last, -1 at the coldest last
+    heading: Ints  # per replica: extreme visited last (1 hottest, -1 coldest, 0 neither yet)
     round_trips: int = 0
 
     @classmethod
@@ -102,9 +102,9 @@ class Exchanges:
 class Ladder:
     """Replicas of one vertical table on a ladder of temperatures.
 
-    The `hottest` inverse temperature is low enough that a chain forgets its start: by default the
-    first of `HOTTEST` at which short chains from random starts agree. Unless `temperatures` are
-    given the warm-up chooses their number, up to `most`. Results do not depend on `threads`.
+    At the `hottest` inverse temperature, a chain must forget its start; the default is the first
+    of `HOTTEST` at which short chains from random starts agree. Unless `temperatures` is given, the
+    warm-up chooses their number, up to `most`. Results do not depend on `threads`.
     """
 
     COUNTED = ("sweeps", "round_length", "round_start")
@@ -148,11 +148,11 @@ class Ladder:
         self.round_length, self.round_start = FIRST_ROUND, 0
 
     def _find_hottest(self) -> float:
-        """Return the first of `HOTTEST` at which chains forget where they have started.
+        """Return the first of `HOTTEST` at which chains forget where they started.
 
-        Short chains are compared by the counts of their tables: the variance of the chains' means
-        over that within chains, summed over all cells, is their autocorrelation time over their
-        length where chains agree, and large where each stays in a mode of its own.
+        Short chains are compared by the counts of their tables. The variance of the chains' means
+        divided by that within chains, summed over all cells, is about the autocorrelation time
+        divided by the length if chains agree, and large if each stays in a separate mode.
         """
         generators = self._spawned[: min(PROBES, self.most)]
         for power in HOTTEST[:-1]:
@@ -177,14 +177,14 @@ class Ladder:
         return HOTTEST[-1]
 
     def start_from(self, assignment: Ints) -> None:
-        """Put every replica at `assignment`."""
+        """Start every replica from `assignment`."""
         self.assignments[:] = assignment
         self._recount()
 
     # ------------------------------------------------------------------ the cold chain
     @property
     def cold(self) -> int:
-        """Replica that is at ``lambda = 1`` now."""
+        """Index of the replica at ``lambda = 1``."""
         return int(self.replica_at[0])
 
     @property
@@ -234,7 +234,7 @@ class Ladder:
         }
 
     def _exchange(self) -> float:
-        """Let the even or the odd pairs exchange; return their mean acceptance probability."""
+        """Exchange the even or the odd pairs; return their mean acceptance probability."""
         pair = np.arange(self.sweeps % 2, len(self.power) - 1, 2)
         if not len(pair):
             return 1.0
@@ -252,13 +252,13 @@ class Ladder:
         return float(chance.mean())
 
     def _retune(self) -> None:
-        """Move the temperatures, and set their number, by the exchanges of the last round."""
+        """Set the temperatures and their number from the exchanges of the last round."""
         n = len(self.power)
         if not self.fixed_size:
             n = int(np.clip(np.ceil(2.0 * self.exchanges.barrier) + 1, 2, self.most))
         old = self.power
         self._set_ladder(equalised_ladder(old, self.exchanges.rejection, n))
-        # Each new temperature goes on from the nearest old one.
+        # Each new temperature continues from the nearest old one.
         nearest = self.replica_at[np.abs(old[None, :] - self.power[:, None]).argmin(axis=1)]
         self.assignments = self.assignments[nearest]
         self._recount()
@@ -268,7 +268,7 @@ class Ladder:
 
     # ------------------------------------------------------------------ state
     def pack(self) -> tuple[dict[str, NDArray], dict[str, Any]]:
-        """Return what is needed to go on exactly where the ladder stopped: arrays, numbers."""
+        """Return what is needed to continue exactly where the ladder stopped: arrays, numbers."""
         kept = self.exchanges
         arrays = {
             "power": self.power,
@@ -283,7 +283,7 @@ class Ladder:
         return arrays, numbers | {"round_trips": kept.round_trips, "generators": generators}
 
     def unpack(self, arrays: dict[str, NDArray], numbers: dict[str, Any]) -> None:
-        """Go on from what `pack` returned; the arrays are taken over."""
+        """Restore the state that `pack` returned; the arrays are not copied."""
         self._set_ladder(arrays["power"])
         self.assignments, self.replica_at = arrays["assignments"], arrays["replica_at"]
         self._recount()
