@@ -187,7 +187,7 @@ def _how_certain(risk: RiskAssessment) -> Point:
             f"The attacker is at least {CERTAIN:.0%} sure of the true secret of "
             f"{count(sure, 'person', 'people')}."
             if sure
-            else f"The attacker is {CERTAIN:.0%} sure of nobody's secret.",
+            else f"There is nobody whose secret the attacker is at least {CERTAIN:.0%} sure of.",
             _believed(risk),
             _simulation_error(risk),
         ),
@@ -319,7 +319,8 @@ CLAUSES = (
     ),
     (
         "ISO/IEC 27559:2022, 7.3.2 Maximum or average risk",
-        "Risks by attacker: the columns Highest and Average",
+        "Risks by attacker: the largest probability for one person, and the share of people found "
+        "or guessed right",
     ),
     (
         "ISO/IEC 27559:2022, 7.3.3 Population or sample-based attack",
@@ -445,8 +446,8 @@ def _risks(post: Posterior, risk: RiskAssessment | None) -> Table | None:
         "Attacker",
         {
             "finds": ("Finds", str),
-            "highest": ("Highest", share),
-            "average": ("Average", share),
+            "highest": ("Largest probability for one person", share),
+            "average": ("Share of people found or guessed right", share),
             "at_risk": (f"Above {THRESHOLD:.0%}", share),
             "who": ("Who this is", str),
         },

@@ -85,6 +85,12 @@ def test_officers_see_both_kinds_of_risk(page, risk):
     for words in ("Singling out", "Linkability", "Inference", "prosecutor", "journalist",
                   "marketer", "random worlds", "Opinion 05/2014"):  # fmt: skip
         assert words in page
+    start = page.index("<table", page.index("Risks by attacker") - 200)
+    heads = re.findall(r"<th[^>]*>(.*?)</th>", page[start : page.index("</thead>", start)], re.S)
+    assert "Average" not in heads  # what is right on average is no mean of the beliefs beside it
+    assert {
+        "Largest probability for one person", "Share of people found or guessed right"
+    } <= {re.sub("<.*?>", "", head).strip() for head in heads}  # fmt: skip
     assert all(answer.finding in page.replace("&#39;", "'") for answer in risk.wp29())
 
 
