@@ -363,6 +363,16 @@ def in_domain_order(labels: Iterable[object], domain: Domain, *, what: str) -> I
     return np.argsort(codes)
 
 
+def check_domain(domain: object) -> None:
+    """Raise `DomainError` unless this is a domain."""
+    if not isinstance(domain, Domain):
+        shown = repr(domain)
+        raise DomainError(
+            f"domain={shown if len(shown) <= 60 else shown[:57] + '...'} is not a domain; give the "
+            "values a name, as in ab.Domain('answer', ['yes', 'no'])."
+        )
+
+
 def by_value(numbers: object, domain: Domain, *, what: str) -> Any:
     """Sort a mapping or a pandas Series into the order of a domain; return anything else as is."""
     if isinstance(numbers, Mapping):

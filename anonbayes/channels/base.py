@@ -22,6 +22,7 @@ Importing a channel loads only NumPy: what estimates need is loaded when they ar
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import warnings
 from abc import ABC, abstractmethod
@@ -36,7 +37,7 @@ from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.randomness import Seed, Source, generator, randomness
 from anonbayes.channels.reports import whole_numbers
-from anonbayes.domains import Domain, by_value, list_of
+from anonbayes.domains import Domain, by_value, check_domain, list_of
 from anonbayes.errors import (
     AnonbayesError,
     ChannelError,
@@ -156,6 +157,16 @@ class Mechanism:
 
     #: Whether the mean of numbers can be estimated from reports (`mean`, `variance`).
     tells_mean: bool = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Check that the domain is one before a channel is made of it."""
+        first = [*inspect.signature(cls.__init__).parameters.values()][1]
+        given = args[:1] if args or "domain" not in kwargs else (kwargs["domain"],)
+        if first.name == "domain" and given:
+            sizes = (int, np.integer) if "int" in str(first.annotation) else ()
+            if not isinstance(given[0], sizes):
+                check_domain(given[0])
+        return super().__new__(cls)
 
     def further_audits(self) -> list[Audit]:
         """Audits of further guarantees, besides that of a single report."""

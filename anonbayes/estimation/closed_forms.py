@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.arrays import Floats, read_numbers, read_share, read_whole
-from anonbayes.domains import Domain, by_value
+from anonbayes.domains import Domain, by_value, check_domain
 from anonbayes.errors import ChannelError, one_of
 
 if TYPE_CHECKING:
@@ -245,6 +245,7 @@ def normal_interval(p: Floats, half: Floats) -> Floats:
 
 def shares_of(p: object, domain: Domain, argument: str = "p") -> Floats:
     """Return shares in domain order; labelled ones must have every value (else `DomainError`)."""
+    check_domain(domain)
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
 
 

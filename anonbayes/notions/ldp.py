@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, check_domain
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.formats import Table, number
 
@@ -246,6 +246,7 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
 
     Raises `DomainError` for a value outside the domain.
     """
+    check_domain(domain)
     array: npt.NDArray[Any] = sensitive if isinstance(sensitive, np.ndarray) else np.empty(0)
     if isinstance(sensitive, str) or not isinstance(sensitive, Iterable) or array.ndim == 0:
         what = "one text" if isinstance(sensitive, str) else "not a list"

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from anonbayes.arrays import Floats, Mask, read_number, read_numbers
-from anonbayes.domains import Domain, is_series
+from anonbayes.domains import Domain, check_domain, is_series
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.notions.ldp import (
     LDP,
@@ -252,6 +252,7 @@ class MinID(InputDiscriminative):
 
 def budget_array(budgets: object, domain: Domain) -> Floats:
     """Budget of each value in domain order; raise `AnonbayesError` for an invalid one."""
+    check_domain(domain)
     plain = _plain(budgets)
     if plain is not budgets and isinstance(budgets, Tuned) and budgets.domain != domain:
         raise AnonbayesError(

@@ -3,12 +3,15 @@
 import pickle
 import subprocess
 import sys
+from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import anonbayes as ab
 from anonbayes.channels.registry import MECHANISMS, OPTIONS, find_mechanism, make_channel
+from anonbayes.errors import DomainError
 
 DOMAIN = ab.Domain("x", list("abcd"))
 P = np.array([0.4, 0.3, 0.2, 0.1])
@@ -37,6 +40,24 @@ def counted(channel, reports):
 def small(name):
     """A channel of the mechanism whose matrix can be written down."""
     return made(name, g=5) if "g" in MECHANISMS[name].accepts else made(name)
+
+
+@pytest.mark.parametrize("bad", [list("abcd"), "abcd", dict.fromkeys("abcd", 1), None])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_is_no_domain_is_named(name, bad):
+    """By the class, its factory and by name, with the way to make a domain."""
+    mechanism = MECHANISMS[name]
+    options = {option: GIVEN[option] for option in mechanism.needs}
+    options |= {"epsilon": 1.0} if mechanism.takes_epsilon else {}
+    module, _, path = mechanism.factory.partition(":")
+    kind, *factory = path.split(".")
+    cls = getattr(import_module(f"anonbayes.channels.{module}"), kind)
+    makers = [partial(make_channel, name), *(getattr(cls, each) for each in factory)]
+    for make in makers:
+        with pytest.raises(DomainError, match=r"not a domain.*ab\.Domain"):
+            make(bad, **options)
+    with pytest.raises(DomainError, match=r"not a domain.*ab\.Domain"):
+        cls(domain=bad, **options) if not factory else cls(bad, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("name", VALUES)
