@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.errors import AnonbayesError, TableError, at_once, nearest
 from anonbayes.scenario.choices import DECIMAL, ENCODING, NAMES, SEPARATOR
 from anonbayes.scenario.keys import File, Section, key
 from anonbayes.scenario.release import Release
@@ -130,6 +131,7 @@ def read_people(
     releases: Iterable[ReleasedTable | Release] | None = None,
     *,
     used: Iterable[str] = (),
+    sensitive: Iterable[str] = (),
     engine: str = "auto",
 ) -> People:
     """Read people in clear: all rows, or only what is needed to assess releases.
@@ -137,21 +139,22 @@ def read_people(
     With `releases` (read or still in files), cells are kept as texts, and large files are counted
     by an `engine` of `read_arx`. Otherwise all rows and columns are kept, to make releases of them,
     and columns that spell numbers become numbers; empty cells matter only in the columns `used`, by
-    default all.
+    default all. Columns that should be `sensitive` are named first if they do not exist.
     """
-    return replace(_read(source, releases, used, engine), group=source.group)
+    return replace(_read(source, releases, used, sensitive, engine), group=source.group)
 
 
 def _read(
     source: PeopleInClear,
     releases: Iterable[ReleasedTable | Release] | None,
     used: Iterable[str],
+    sensitive: Iterable[str],
     engine: str,
 ) -> People:
     if source.file is None:
         return People(_named(source))
     if releases is None:
-        return People(_rows(source, source.file, used))
+        return People(_rows(source, source.file, used, sensitive))
     from anonbayes.tables.build import open_source
 
     asked = list(releases)
@@ -198,14 +201,18 @@ def _named(source: PeopleInClear) -> pd.DataFrame:
     return table
 
 
-def _rows(source: PeopleInClear, file: Path, used: Iterable[str]) -> pd.DataFrame:
+def _rows(
+    source: PeopleInClear, file: Path, used: Iterable[str], sensitive: Iterable[str]
+) -> pd.DataFrame:
     """Read all rows, with their row numbers in the file."""
     import numpy as np
 
     from anonbayes.io.text import ROW, read_csv_text
+    from anonbayes.tables.build import check_column
     from anonbayes.tables.sources import Counted
 
     frame = read_csv_text(file, **source.text)
+    at_once(dict.fromkeys(sensitive), partial(check_column, frame, role="sensitive"))
     missing = "error" if source.missing == "as_released" else source.missing
     names = [name for name in used if name in frame] or frame.columns.tolist()
     first = np.arange(len(frame), dtype=np.int64)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.channels.registry import MECHANISMS, OPTIONS, make_channel
-from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.errors import AnonbayesError, TableError, at_once, nearest
 from anonbayes.scenario import choices
 from anonbayes.scenario.choices import DECIMAL, ENCODING, GROUP, MISSING, NAMES, SEPARATOR
 from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key, word_of
@@ -206,7 +206,19 @@ class Release(Section):
 
         drop = (*self.left_out, *(() if self.group is None else (self.group,)))
         names = open_source(self.file, drop=drop, **self.text).names
+        file, known = self.file, (*names, *drop)
+        if self.sensitive_file is not None:
+            file = self.sensitive_file
+            known = tuple(open_source(file, **self.text).names)
+        at_once(self.sensitive, partial(_check_sensitive, known, file))
         return (*(name for name in names if name not in self.sensitive), *self.sensitive)
+
+
+def _check_sensitive(known: Iterable[str], file: Path | None, name: str) -> None:
+    if name not in known:
+        raise TableError(
+            f"The sensitive column {name!r} is not in {str(file)!r}. {nearest(name, known)}"
+        )
 
 
 # -------------------------------------------------------------------------------------------------

@@ -172,7 +172,8 @@ def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None
     chosen = [(*one.quasi_identifiers, *one.sensitive) for one in asked]
     everything = any(one.scheme and not one.quasi_identifiers for one in asked)
     used = () if everything else dict.fromkeys(name for names in chosen for name in names)
-    return read_people(settings.cleartext, used=used)
+    secrets = [name for one in asked for name in one.sensitive]
+    return read_people(settings.cleartext, used=used, sensitive=secrets)
 
 
 def _made(settings: Assessment, people: People | None) -> Made:

@@ -54,9 +54,10 @@ def starter(
     file = Path(table)
     how: TextFormat = {"sep": sep, "encoding": encoding, "decimal": decimal}
     frame = read_csv_text(file, **how)
-    spelled = [frame[name].unique() for name in frame.columns]
-    commas = [cells for cells in spelled if has_decimal_commas(cells)]
-    if decimal == "." and not all(map(may_separate_thousands, commas)):
+    commas = [name for name in frame.columns if has_decimal_commas(frame[name].unique())]
+    thousands = [name for name in commas if may_separate_thousands(frame[name].unique())]
+    if decimal == "." and len(thousands) < len(commas):
+        _refuse_both_commas(frame, [c for c in commas if c not in thousands], thousands, file)
         how["decimal"] = ","
         frame = read_csv_text(file, **how)
     if len(frame.columns) < 2:
@@ -69,6 +70,26 @@ def starter(
     return "\n".join(
         _lines(frame, columns, secret, sensitive is None, _relative(file, folder), how)
     )
+
+
+def _refuse_both_commas(
+    frame: pd.DataFrame, decimals: list[str], thousands: list[str], file: Path
+) -> None:
+    """Raise an error if commas are decimal marks in a column and may separate thousands in another.
+
+    One decimal mark holds for the whole file, so 1,000 would become 1.
+    """
+    if thousands:
+        one, other = (
+            f"{name!r} (such as {next(text for text in frame[name] if ',' in text)!r})"
+            for name in (decimals[0], thousands[0])
+        )
+        raise TableError(
+            f"{str(file)!r}: commas are decimal marks in column {one}, but may separate thousands "
+            f"in column {other}, which would become a number a thousand times smaller. Remove the "
+            "commas from the numbers in thousands; if they are decimal marks as well, specify "
+            "--decimal ','."
+        )
 
 
 def _refuse_release(frame: pd.DataFrame, file: Path) -> None:

@@ -335,6 +335,43 @@ def test_commas_of_thousands_are_no_decimal_commas(run, refused, tmp_path):
     assert "decimal" not in (tmp_path / "c.toml").read_text()
 
 
+def test_commas_of_both_kinds_in_one_file_are_refused(run, refused, tmp_path):
+    """Decimal commas in one column do not turn 1,000 in another into 1."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "BMI": [f"{x:.1f}".replace(".", ",") for x in rng.uniform(18, 40, 60)],
+            "pay": [f"{x:,}" for x in rng.integers(900, 9000, 60)],
+            "s": rng.choice([*"pq"], 60),
+        }
+    )
+    frame.to_csv(tmp_path / "c.csv", sep=";", index=False)
+    said = refused("init", "c.csv")
+    assert "'BMI'" in said and "'pay'" in said and "thousands" in said and "--decimal" in said
+    run("init", "c.csv", "--decimal", ",")  # said by the user, who knows
+    assert 'decimal = ","' in (tmp_path / "c.toml").read_text()
+
+
+def test_a_misspelt_sensitive_column_comes_before_gaps(refused, tmp_path):
+    frame = hospital()[["Geschlecht", "PLZ", "Diagnose"]]
+    frame.loc[3, "PLZ"] = ""
+    frame.to_csv(tmp_path / "c.csv", sep=";", index=False)
+    frame.to_csv(tmp_path / "r.csv", sep=";", index=False)
+    groups = frame[["PLZ"]].assign(group=1)
+    groups.to_csv(tmp_path / "q.csv", sep=";", index=False)
+    frame[["Diagnose"]].assign(group=1).to_csv(tmp_path / "st.csv", sep=";", index=False)
+    wrong = ["--sensitive", "Diagnos"]
+    clear = [*wrong, "--cleartext", "c.csv", "--out", "out"]
+    for said in (
+        refused("assess", "r.csv", *clear),
+        refused("assess", "q.csv", "--anatomy", "st.csv", "--group", "group", *clear),
+        refused("describe", "r.csv", *wrong),
+        refused("anonymize", "c.csv", *wrong, "--k", "3", "--out", "o.csv"),
+    ):
+        assert said.startswith("anonbayes: The sensitive column 'Diagnos' is not in"), said
+        assert "'Diagnose'" in said and "empty" not in said
+
+
 def test_every_command_reads_files_of_windows_programs(run, refused, tmp_path):
     frame = hospital().assign(BMI=hospital()["BMI"].str.replace(".", ","))
     frame.to_csv(tmp_path / "c.csv", index=False, encoding="cp1252", sep="\t")
