@@ -30,7 +30,7 @@ LEAST_FIT = 1e-200
 
 MOST_DRAWS = 2000
 DRAWN_NUMBERS = 2_000_000
-"""Probabilities of draws that are looked at together."""
+"""Probabilities of draws that are processed together."""
 
 
 def learner_weights(

@@ -154,8 +154,9 @@ def optimum(
 ) -> Optimum:
     """Best ``a`` and ``b`` of unary encoding for classes of `sizes` values with these budgets.
 
-    Infinite budgets remove their constraints. `as_published` keeps the limit of a value against
-    itself, which MinID always has. The probabilities satisfy every constraint even after rounding.
+    Infinite budgets remove their constraints. `as_published` retains the constraint of each value
+    against itself, which MinID always includes. The probabilities satisfy every constraint even
+    after rounding.
     """
     one_of("notion", notion, NOTIONS)
     budget, size = np.asarray(epsilon, dtype=float), np.asarray(sizes, dtype=float)

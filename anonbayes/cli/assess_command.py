@@ -178,7 +178,7 @@ SHOWN = {
     "RF": "faithfulness (RF)",
     "efficient": "worth considering",
     "converged": "converged",
-    "acceptable": "keeps the limits",
+    "acceptable": "within the limits",
 }
 
 

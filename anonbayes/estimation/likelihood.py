@@ -48,7 +48,7 @@ class SimplexLikelihood(ABC):
 
     @abstractmethod
     def probabilities(self, p: npt.ArrayLike) -> Floats:
-        """Probability of each report under `p`, up to a factor of its own."""
+        """Probability of each report under `p`, up to a factor for each report."""
 
     def pull(self, shares: Floats) -> Floats:
         """``sum_r shares[r] Q(r|k)`` for each value; only used by the default `gradient`."""
@@ -196,7 +196,7 @@ class MixtureLikelihood(SimplexLikelihood):
 
     @cached_property
     def floor_is_flat(self) -> bool:
-        """Whether the common part is the same for all values, and so says nothing about `p`."""
+        """Whether the common part is equal for all values, hence uninformative about `p`."""
         return bool(np.ptp(self.tilt) <= 1e-12 * np.max(self.tilt))
 
     @cached_property

@@ -2,7 +2,7 @@
 
 The prediction of a row's secret must use neither the row itself nor the rows generalized together
 with it, because these share all its cells, so that their sampling noise would enter every attribute
-at once. Rows are therefore dealt into folds, the rows of a small group into the same one, and each
+at once. Rows are therefore divided into folds, with small groups kept together, and each
 fold is scored with the lifts ``lam_a(k|s) = pi_a|s(k) / m_a(k)`` learned from the *other* folds.
 
 A cell of several values says only that the true value is one of them. Soft EM, starting from the
@@ -95,8 +95,8 @@ class CellLifts(NamedTuple):
     problem : _Problem
         The data they were learned from.
     inside : numpy.ndarray
-        How much better independent and weighted evidence tell the rows of merged groups apart
-        than group sizes alone, by record, in nats of log score.
+        How much better independent and weighted evidence distinguish the rows of merged groups
+        than group sizes alone do, by record, in nats of log score.
     cluster : numpy.ndarray
         Merged group of each record; its rows are scored together.
     """
@@ -250,7 +250,7 @@ class _Attribute(NamedTuple):
 
 
 class _Lines(NamedTuple):
-    """Distinct records dealt into folds."""
+    """Distinct records, divided into folds."""
 
     record: Ints
     fold: Ints
@@ -480,7 +480,7 @@ def _best_weight(base, x, rows, secret, start, mean, spread):  # type: ignore[no
 def _choose_rounds(
     problem: _Problem, table: ReleasedTable, prior: Prior
 ) -> tuple[int, Floats, Ints]:
-    """Choose the EM rounds that best tell apart the members of merged groups.
+    """Choose the number of EM rounds that best distinguishes the members of merged groups.
 
     Also returns `CellLifts.inside` and `CellLifts.cluster`.
     """

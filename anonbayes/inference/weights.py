@@ -428,7 +428,7 @@ def _mean_scores(etas: Floats, features: Features) -> Floats:
 def _without_folds(
     table: ReleasedTable, prior: Prior, features: Features, lifts: CellLifts | None
 ) -> list[Features]:
-    """Features without each fold; empty where only sampling could tell."""
+    """Features without each fold; empty if they could be obtained only by sampling."""
     if lifts is not None:
         return list(lifts.without_folds())
     nested = all(column.evidence.is_nested for column in table.columns.values())

@@ -248,7 +248,7 @@ def _corrections(post: Posterior, name: str) -> Floats:
 def _weighted_rows(post: Posterior, record: Ints) -> tuple[Features, Ints, Ints]:
     """Features for which the weights were estimated, their cells, and the line of each row in them.
 
-    If cells cross, a record has a line in each fold, into which its rows are dealt in order.
+    If cells cross, a record has a line in each fold, to which its rows are assigned in turn.
     """
     if not (post.pooled and has_crossing_sets(post.table)):
         features = Features.of(post.table, post.prior)

@@ -246,8 +246,8 @@ def shuffled_delta(epsilon: float, n: int, local: float, apart: float | None = N
     (q - 1)`` the own one has probability ``a q`` and the other one ``a`` (``D0`` is the
     normalized excess of the first value's probabilities over the second's). Every other report
     is drawn from ``D0`` with probability ``a``, and from ``D1`` too. If the first report is
-    from the third distribution, which happens with ``1 - a (q + 1)`` whatever the value, it
-    tells nothing; otherwise it hides among ``C ~ Binomial(n - 1, 2 a)`` others. The divergence
+    from the third distribution, which has probability ``1 - a (q + 1)`` for each value, it
+    reveals nothing; otherwise it hides among ``C ~ Binomial(n - 1, 2 a)`` others. The divergence
     is convex, so that the probability asked for is ``a (q + 1)`` times that of telling ``(A +
     1, C - A)`` from ``(A, C - A + 1)``, where ``A ~ Binomial(C, 1/2)`` and the right one of the
     two is seen with ``q / (q + 1)``. Without `apart`, ``C ~ Binomial(n - 1, 1/q)`` holds for

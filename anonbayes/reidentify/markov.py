@@ -142,7 +142,7 @@ def synthetic_traces(
 # Number of scores held at a time.
 BLOCK = 8_000_000
 MOST_VISITS = 2_000_000_000
-"""Places looked at, or made up, when traces are drawn."""
+"""Most places that are examined or simulated when traces are drawn."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -520,7 +520,7 @@ def membership_picture(found: Membership) -> Picture:
 
 
 def evidence_picture(post: Posterior) -> Picture | None:
-    """Return what each attribute tells, alone and beside the others; None where nobody asked."""
+    """Picture the evidence of each attribute, alone and with the others; None without weights."""
     if post.evidence_weights is None:
         return None
     return draw(

@@ -207,7 +207,7 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
 
 
 def dependence(post: Posterior) -> str:
-    """Return which attributes go together more than the model says; empty if one cannot tell."""
+    """Say which attributes depend on each other more than in the model; empty if unknown."""
     try:
         return predictive_check(post, draws=60).text
     except ModelError:
@@ -339,7 +339,7 @@ def attackers_notes(found: Attackers, risk: RiskAssessment | None) -> list[str]:
 
 
 def found_table(found: Membership | Downcoding) -> Table:
-    """Return the measures of an attack that asks for something else than a secret."""
+    """Return the measures of an attack on something other than a secret."""
     titles = {"estimate": "Found", "low": "At least", "high": "At most", "value": "Found"}
     names = [name for name in titles if name in found.summary]
     return lines_table(

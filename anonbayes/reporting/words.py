@@ -384,7 +384,7 @@ def officers_page(post: Posterior, risk: RiskAssessment | None) -> OfficersPage:
 
 
 def _presets(post: Posterior) -> Table:
-    """Named thresholds, and whether the prosecutor's highest risk keeps them."""
+    """Named thresholds, and whether the prosecutor's highest risk meets them."""
     found = highest_risk(post.table)
     rows = [
         [name, share(preset.threshold), share(found),

@@ -278,7 +278,7 @@ def distance(
 ) -> Faithfulness:
     """Compare a learner with the ideal: ``p_L(s, r)``, and the same by batches unless exact.
 
-    Up to `most` cells are listed. Without weights cells are asked for one by one, if at all.
+    Up to `most` cells are listed. Without weights, cells are computed one by one, if at all.
     """
     sizes = [len(best.secret_mean), *(m.shape[1] for m in best.means)]
     cells = math.prod(sizes)

@@ -445,7 +445,7 @@ def _key(codes: Ints) -> Ints:
 
 
 def _bound(tests: int, exact: bool) -> float:
-    """Number of standard errors beyond which a difference is significant in so many comparisons."""
+    """Standard errors beyond which a difference is significant, given the number of `tests`."""
     return 0.0 if exact else -float(stdtrit(BATCHES - 1, 0.025 / max(tests, 1)))
 
 

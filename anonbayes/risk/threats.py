@@ -408,7 +408,7 @@ class ScoreSums(NamedTuple):
 
     @classmethod
     def of(cls, threats: Threats, people: Ints) -> ScoreSums:
-        """Sums over pairs, each for so many people."""
+        """Sum over pairs, each weighted by its number of people."""
         pairs = [threats[letter] for letter in BELIEFS]
         terms = [[p.right, log_loss(p.truth), p.brier] for p in pairs]
         place, gap = [_place(p) for p in pairs], [p.stated - p.right for p in pairs]
@@ -559,7 +559,7 @@ def _numbers(frame: pd.DataFrame, label: str) -> dict[str, float]:
 
 
 def score(sums: ScoreSums, people: Ints | None = None, replicates: Replicates = EXACT) -> Scores:
-    """Score all beliefs; replicates are of pairs that stand for so many `people`."""
+    """Score all beliefs; replicates are of pairs that stand for numbers of `people`."""
     letters, one = list(BELIEFS), np.eye(len(BELIEFS))
     means = np.stack([sums.means(i) for i in range(len(letters))])
     again = means[None]

@@ -559,7 +559,7 @@ def _atoms(cell: object) -> Sequence[object]:
 
 
 def _through_channel(series: pd.Series, name: str, channel: Channel, missing: str) -> Column:
-    """Encode a column of reports; a missing report is an error or says nothing."""
+    """Encode a column of reports; a missing report is an error or counts as no evidence."""
     if not hasattr(channel, "evidence"):
         raise TableError(f"channels[{name!r}] must be a channel, not {channel!r}.")
     empty = gaps(series, where=f"Column {name!r}")

@@ -367,7 +367,7 @@ def _remarks(
         )
 
 
-# -- how well it tells ----------------------------------------------------------------------------
+# -- quality of the answers -----------------------------------------------------------------------
 
 
 def _curve(members: Ints, others: Ints) -> tuple[Floats, Floats]:
