@@ -15,6 +15,7 @@ from numba import njit
 from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.domains import Domain, in_domain_order, weights_by_value
 from anonbayes.errors import ModelError, nearest
+from anonbayes.formats import label_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.tables.table import ReleasedTable
 
@@ -207,7 +208,9 @@ def _elicited(distribution: Any, what: str) -> Any:
 def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
     """Sort labelled weights into the order of the domains; return others unchanged."""
     for axis, own in enumerate([domain] if labelled.ndim == 1 else [secret, domain]):
-        order = in_domain_order(labelled.axes[axis], own, what=what)
+        values = dict(zip(_labels(own), own.values, strict=True))  # as draws are labelled
+        named = [values.get(label, label) for label in labelled.axes[axis]]
+        order = in_domain_order(named, own, what=what)
         labelled = labelled.take(order, axis=axis)
     return labelled.to_numpy()
 
@@ -302,4 +305,10 @@ def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
                     f"Column {name!r} has the name of the variable for column "
                     f"{name.removeprefix(prefix)!r}; rename it."
                 )
-    return {name: domain.labels for name, domain in table.domains.items()}
+    return {name: _labels(domain) for name, domain in table.domains.items()}
+
+
+def _labels(domain: Domain) -> tuple[str, ...]:
+    """Return the values as texts, those of joined columns side by side where that is unique."""
+    joined = tuple(map(label_of, domain.values)) if isinstance(domain.values[0], tuple) else ()
+    return joined if len(set(joined)) == len(domain) else domain.labels

@@ -24,7 +24,7 @@ from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError, nearest
 from anonbayes.figures import SERIES, in_lines, is_narrow, legend_below, make_axes
 from anonbayes.formats import Table
-from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, Prior, resolve_prior
+from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, Prior, coords_of, resolve_prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.run import Recorded, join, run_chains
@@ -532,7 +532,7 @@ def published_posterior(post: Posterior) -> Posterior:
     table = post.table.published()
     if table is post.table:
         return post
-    labels = {name: list(domain.labels) for name, domain in table.domains.items()}
+    labels = {name: list(names) for name, names in coords_of(table).items()}
     groups: Mapping[str, xr.Dataset]
     if isinstance(post.groups, DrawnLater):
         groups = post.groups.relabelled(labels)

@@ -244,6 +244,24 @@ def test_ctrl_c_keeps_the_finished_draws(tmp_path):
     assert interrupted == "1"
 
 
+def test_joined_secrets_stand_side_by_side(tmp_path):
+    """In draws and files as in reports, unless two of them would then look the same."""
+    frame = pd.DataFrame({"a": [*"xxyy"] * 2, "s": ["s1", "s2"] * 4, "t": [*"uvvu"] * 2})
+    released = ab.ReleasedTable.horizontal(frame, sensitive=["s", "t"])
+    post = ab.fit(released, draws=5, **QUIET)
+    post.to_netcdf(tmp_path / "p.nc")
+    for one in (post, ab.Posterior.from_netcdf(tmp_path / "p.nc")):
+        expected = [" & ".join(pair) for pair in one.table.secret.domain.values]
+        assert one.draws["s & t"].values.tolist() == expected and "s1 & u" in expected
+    means = post.draws["pi_s & t"].mean(("chain", "draw")).to_series()[::-1]
+    again = resolve_prior(released, alpha=means)
+    np.testing.assert_allclose(again.alpha, means[::-1])  # labelled like draws
+    alike = frame.assign(s=["p & q", "p"] * 4, t=["r", "q & r"] * 4)
+    released = ab.ReleasedTable.horizontal(alike, sensitive=["s", "t"])
+    labels = ab.fit(released, draws=5, **QUIET).draws["s & t"].values
+    assert len(set(labels)) == len(released.secret.domain) == 2
+
+
 def test_labels_of_the_prior_count_not_their_order():
     weights = {"hiv": 5.0, "flu": 2.0}
     table = crossing()
