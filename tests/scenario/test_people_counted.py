@@ -164,7 +164,7 @@ def test_errors_are_those_of_small_files(engine, people, release, large, tmp_pat
     raises(
         people.rename(columns={"sex": "sexes"}),
         "The cleartext table has no column 'sex', which the released table has. Did you mean "
-        "'sexes'.",
+        "'sexes'?",
     )
     colds = (people["ill"] == "cold").sum()
     raises(people.assign(ill="flu"), f"'cold' in 0 rows of the cleartext but in {colds} of the")
