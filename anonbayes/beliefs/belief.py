@@ -317,7 +317,7 @@ def _ownership_draws(
         return layout.ownership(left_out_ownership(layout, fold, score))
 
     corrects = register is not None and register.corrects
-    owned = register.ownership(layout, fold) if register and corrects else by_release
+    owned = register.told.ownership(layout, fold) if register and corrects else by_release
 
     def weighted(where: tuple[int, int]) -> sparse.csr_array:
         drawn = layout.flatten([p[where] for p in pi])

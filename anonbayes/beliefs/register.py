@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -68,12 +68,17 @@ LEAST_P = 1e-3
 
 
 def read_register(
-    table: ReleasedTable, register: pd.DataFrame | ReleasedTable, *, weights: str | None = None
+    table: ReleasedTable,
+    register: pd.DataFrame | ReleasedTable,
+    *,
+    weights: str | None = None,
+    counts: Mapping[str, Ints] | None = None,
 ) -> ReleasedTable:
     """Read the cleartext rows of a register in the domains of the release, and count them.
 
     Warns if secrets, or values that the release shows in disjoint cells, are distributed
     differently than in the release. `weights` names the column with the number of people of a row.
+    For `counts` see `different_margins`.
     """
     if not table.secrets_known:
         raise TableError("register= needs a release that shows sensitive values in clear.")
@@ -123,13 +128,18 @@ def read_register(
                 "be in clear. Pass a second release as fit([first, second])."
             )
     other = other.reduced()
-    for words in different_margins(table, other):
+    for words in different_margins(table, other, counts):
         warnings.warn(words, PopulationWarning, stacklevel=3)
     return other
 
 
-def different_margins(table: ReleasedTable, register: ReleasedTable) -> Iterator[str]:
-    """Describe where release and register cannot be samples from the same population."""
+def different_margins(
+    table: ReleasedTable, register: ReleasedTable, counts: Mapping[str, Ints] | None = None
+) -> Iterator[str]:
+    """Describe where release and register cannot be samples from the same population.
+
+    `counts` has the rows of the release by cell of each column, if `table` only has the domains.
+    """
     from scipy.stats import chi2_contingency  # slow to import
 
     columns = [(table.sensitive, table.secret, register.secret)]
@@ -137,7 +147,8 @@ def different_margins(table: ReleasedTable, register: ReleasedTable) -> Iterator
     for name, shown, clear in columns:
         if np.bincount(shown.evidence.matrix.indices, minlength=1).max(initial=0) > 1:
             continue  # which of several cells shows a value depends on the rest of its row
-        ours = table.tally(shown.codes, len(shown.evidence)).astype(float)
+        tally = table.tally(shown.codes, len(shown.evidence)) if counts is None else counts[name]
+        ours = tally.astype(float)
         values = register.tally(clear.codes, len(clear.evidence)) @ clear.evidence.matrix
         theirs = np.asarray(shown.evidence.matrix @ values, dtype=float)
         kept = ours + theirs > 0
@@ -235,6 +246,52 @@ def combined(codes: Ints, attributes: tuple[int, ...], sizes: Ints) -> Ints:
     return key
 
 
+class RecordBelief(NamedTuple):
+    """Belief about whole records: that of the release, corrected by `lifts`. It holds no people."""
+
+    share: Floats
+    means: tuple[Floats, ...]
+    eta: Floats | None
+    lifts: tuple[RecordLift, ...] = ()
+
+    @property
+    def sizes(self) -> Ints:
+        """Size of each attribute's domain."""
+        return np.array([mean.shape[1] for mean in self.means])
+
+    def belief(self, codes: Ints) -> Floats:
+        """``p(s | r)`` of records, given by the codes of their values; ``softmax(L)`` unlifted."""
+        known = [mean.T[codes[:, a]] for a, mean in enumerate(self.means)]
+        out = np.maximum(weighted_joint(self.share, known, self.eta).relative()[0], 1e-300)
+        for lift in self.lifts:
+            out *= lift.factor(codes, self.sizes)
+        return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+    def ownership(
+        self, layout: VerticalLayout, fold: Ints, threads: int | None = None
+    ) -> Callable[[Floats], sparse.csr_array]:
+        """Probabilities of who owns what in a vertical table, as a function of the folds' scores.
+
+        The score of the whole record is added to the score of each value, ``(folds, n_cells)``.
+        """
+        records, place = np.unique(layout.items, axis=0, return_inverse=True)
+        told = np.zeros((len(records), layout.n_secrets))
+        for lift in self.lifts:
+            told += np.log(lift.factor(records, self.sizes))
+        apart = folds_apart(layout, fold)
+        wider = VerticalLayout(
+            np.column_stack([apart.items, place.ravel()]), layout.secrets, layout.offsets,
+            np.append(apart.sizes, len(records)), layout.n_secrets,
+        )  # fmt: skip
+        one = np.zeros(layout.n_groups, dtype=np.int64)
+
+        def given(score: Floats) -> sparse.csr_array:
+            whole = wider.flatten([*scores_apart(layout, score), told.T])
+            return layout.ownership(left_out_ownership(wider, one, whole[None], threads))
+
+        return given
+
+
 @dataclass(frozen=True, eq=False)
 class Register:
     """What a register adds to a release. Made by ``fit(table, register=...)``.
@@ -270,7 +327,17 @@ class Register:
     @property
     def sizes(self) -> Ints:
         """Size of each attribute's domain."""
-        return np.array([mean.shape[1] for mean in self.means])
+        return self._alone.sizes
+
+    @property
+    def _alone(self) -> RecordBelief:
+        """Belief from the release alone."""
+        return RecordBelief(self.share, self.means, self.eta)
+
+    @property
+    def told(self) -> RecordBelief:
+        """Belief with the corrections, which is all that groups in other places need to know."""
+        return self._alone._replace(lifts=self.lifts)
 
     @cached_property
     def lifts(self) -> tuple[RecordLift, ...]:
@@ -278,7 +345,7 @@ class Register:
         counts, codes = self.records.secrets, self.codes
         record, secret = np.nonzero(counts)
         entry = _Entries(record, secret, counts[record, secret])
-        belief = self._alone(codes)
+        belief = self._alone.belief(codes)
         n = range(codes.shape[1])
         candidates = [(), *((a,) for a in n), *itertools.combinations(n, 2)]
         first = [self._lift(which, belief, entry) for which in candidates]
@@ -295,28 +362,6 @@ class Register:
             if len(taken) == before:
                 break
         return tuple(taken)
-
-    def ownership(self, layout: VerticalLayout, fold: Ints) -> Callable[[Floats], sparse.csr_array]:
-        """Probabilities of who owns what in a vertical table, as a function of the folds' scores.
-
-        The score of the whole record is added to the score of each value, ``(folds, n_cells)``.
-        """
-        records, place = np.unique(layout.items, axis=0, return_inverse=True)
-        told = np.zeros((len(records), layout.n_secrets))
-        for lift in self.lifts:
-            told += np.log(lift.factor(records, self.sizes))
-        apart = folds_apart(layout, fold)
-        wider = VerticalLayout(
-            np.column_stack([apart.items, place.ravel()]), layout.secrets, layout.offsets,
-            np.append(apart.sizes, len(records)), layout.n_secrets,
-        )  # fmt: skip
-        one = np.zeros(layout.n_groups, dtype=np.int64)
-
-        def given(score: Floats) -> sparse.csr_array:
-            whole = wider.flatten([*scores_apart(layout, score), told.T])
-            return layout.ownership(left_out_ownership(wider, one, whole[None]))
-
-        return given
 
     @property
     def corrects(self) -> bool:
@@ -352,16 +397,7 @@ class Register:
 
     def belief(self, codes: Ints) -> Floats:
         """``p(s | r)`` of records, given by the codes of their values."""
-        out = self._alone(codes)
-        for lift in self.lifts:
-            out *= lift.factor(codes, self.sizes)
-        return np.asarray(out / out.sum(axis=1, keepdims=True))
-
-    def _alone(self, codes: Ints) -> Floats:
-        """Belief from the release alone, ``softmax(L)``."""
-        known = [mean.T[codes[:, a]] for a, mean in enumerate(self.means)]
-        joint = np.maximum(weighted_joint(self.share, known, self.eta).relative()[0], 1e-300)
-        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+        return self.told.belief(codes)
 
     @cached_property
     def expected(self) -> Floats:
@@ -417,8 +453,11 @@ class Register:
         counts = np.zeros((int(place.max()) + 1, len(self.share)))
         counts[place[: len(self.codes)]] = self.records.secrets
         inside = counts[place[len(self.codes) :][record], secret] > 0
-        n = float(people[known].sum())
-        share = float((people * inside)[known].sum()) / n
+        return self.linkage(float(people[known].sum()), float((people * inside)[known].sum()))
+
+    def linkage(self, n: float, inside: float) -> str | None:
+        """Warn if too many of `n` people are in the register for it to be by chance."""
+        counts, share = self.records.secrets, inside / n
         chance = float(counts[counts > 1].sum() / counts.sum())
         error = np.sqrt(max(chance * (1 - chance), 0.25 / n) / n)
         if share - chance < max(0.1, 5 * error):

@@ -254,7 +254,7 @@ class KeptDraws:
             lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
             fold = kept["fold"].to_numpy().ravel().astype(np.int64)
             weights = np.repeat(eta, layout.n_secrets * layout.sizes)
-            return [self.register.ownership(layout, fold)(lifts * weights)]
+            return [self.register.told.ownership(layout, fold)(lifts * weights)]
         blocks = self.groups[AVERAGES_GROUP]["ownership"].to_numpy()
         chains, n_blocks = blocks.shape[:2]
         return [

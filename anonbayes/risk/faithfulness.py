@@ -28,8 +28,7 @@ from anonbayes.io.text import pandas_frame
 from anonbayes.risk.people import Truth, clear_release, read_truth
 from anonbayes.risk.threats import replicate_error, replicate_weights
 from anonbayes.tables.build import check_column, check_frame
-from anonbayes.tables.evidence import Column, Evidence
-from anonbayes.tables.table import ReleasedTable
+from anonbayes.tables.table import ReleasedTable, only_domains
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
@@ -197,19 +196,6 @@ def _shape(
 
     names = [c for c in frame.columns if c != sensitive]
     return only_domains([domain(c) for c in names], domain(sensitive))
-
-
-def only_domains(attributes: Iterable[Domain], secret: Domain) -> ReleasedTable:
-    """One-row release that carries nothing but domains."""
-    one = np.zeros(1, dtype=np.int64)
-    return ReleasedTable(
-        "horizontal",
-        secret.name,
-        {domain.name: Column(Evidence.exact(domain), one) for domain in attributes},
-        Column(Evidence.exact(secret), one),
-        one.astype(np.int32),
-        pd.RangeIndex(1),
-    )
 
 
 # -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_whole, starts_of
 from anonbayes.beliefs.belief import normalise
+from anonbayes.beliefs.register import RecordBelief, Register, different_margins
 from anonbayes.beliefs.victims import Victims
 from anonbayes.cluster import Tasks, check_client, reachable
 from anonbayes.domains import Domain
@@ -28,7 +29,7 @@ from anonbayes.inference.dirichlet import Prior
 from anonbayes.inference.features import Features, cell_logs
 from anonbayes.inference.weight_kernels import Sums, information, newton, weighted_joint
 from anonbayes.io.text import pandas_frame
-from anonbayes.risk.faithfulness import Faithfulness, Ideal, distance, only_domains
+from anonbayes.risk.faithfulness import Faithfulness, Ideal, distance
 from anonbayes.risk.measures import QUANTILES, Evaluation, evaluate
 from anonbayes.risk.people import compare_secrets, read_truth, truth_columns
 from anonbayes.risk.threats import (
@@ -48,7 +49,7 @@ from anonbayes.tables.counting import count_part, parts_of
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.sources import Counted, count_frame, find_files, place_key
-from anonbayes.tables.table import ReleasedTable
+from anonbayes.tables.table import ReleasedTable, only_domains
 
 if TYPE_CHECKING:
     from anonbayes.inference.vertical.parts import Items, PartsFit
@@ -228,6 +229,7 @@ class _Question(NamedTuple):
     fit: PartsFit
     skeleton: ReleasedTable  # the domains
     gain: Gain
+    told: RecordBelief | None  # what a register adds
 
 
 class _People(NamedTuple):
@@ -250,7 +252,7 @@ class _Bucket(NamedTuple):
 
 
 def _items(question: _Question, number: int) -> Items:
-    return question.fit.items_of_part(number)
+    return question.fit.items_of_part(number, question.told)
 
 
 def _people(question: _Question, counted: Counted, name: Callable[[int, int], str]) -> _People:
@@ -328,6 +330,24 @@ def _lost(_: Any, bucket: _Bucket) -> tuple[int, int]:
     return len(bucket.codes), int(bucket.people[lost].sum())
 
 
+def _counted(register: Register) -> _People:
+    counts = register.records.secrets
+    record, secret = np.nonzero(counts)
+    return _People(register.codes[record], secret, counts[record, secret].astype(np.int64))
+
+
+def _registered(_: Any, bucket: _Bucket, register: _People) -> int:
+    """People of a bucket who are also in the register, with the same values and secret."""
+    codes = np.concatenate([register.codes, bucket.codes[bucket.record]])
+    pair, _, _ = distinct_rows([*codes.T, np.concatenate([register.secret, bucket.secret])])
+    known = len(register.codes)
+    return int(bucket.people @ np.isin(pair[known:], pair[:known]))
+
+
+def _same_people(_: Any, people: _People) -> _People:
+    return people
+
+
 def _information(_: Any, bucket: _Bucket, features: Features, eta: Floats) -> Sums:
     """Derivatives of the log scores of the people in a bucket; `features` has the counts."""
     start = features.codes[0]
@@ -339,10 +359,11 @@ def _information(_: Any, bucket: _Bucket, features: Features, eta: Floats) -> Su
 def _threats(question: _Question, bucket: _Bucket, best: Ideal) -> Threats:
     fit, attributes = question.fit, question.skeleton.attributes
     sizes = [len(question.skeleton.domains[name]) for name in attributes]
-    victims = Victims.of_records(bucket.codes, sizes)
+    victims, told = Victims.of_records(bucket.codes, sizes), question.told
+    learner = _learned(fit, victims).relative()[0] if told is None else told.belief(bucket.codes)
     beliefs = {
         "A": bucket.owned,
-        "L": _learned(fit, victims).relative()[0],
+        "L": learner,
         "RW": bucket.worlds,
         "I": best.weights(victims),
     }
@@ -413,7 +434,10 @@ def assess_parts(
     *attributes, secret = (Domain(name, values) for name, values in fit.parts.plan.domains.items())
     problem = read_gain(secret, harm=harm, gain=gain)
     skeleton = only_domains(attributes, secret)
-    with Tasks(client, _Question(fit, skeleton, problem), label="assess") as tasks:
+    register, counts = fit.register, fit.parts.counts
+    told = register.told if register is not None and register.corrects else None
+    question = _Question(replace(fit, register=None), skeleton, problem, told)
+    with Tasks(client, question, label="assess") as tasks:
         rows = [tasks.hold(f"part {i}", _items, i) for i in range(len(fit.parts.paths))]
         everybody = _read_people(tasks, client, skeleton, people, sep)
         totals: list[Ints] = [
@@ -425,7 +449,7 @@ def assess_parts(
             raise TableError("There are no people to assess.")
         released = np.rint(fit.secret_shares * (fit.n_rows + len(secret)) - 1.0)
         released = released.to_numpy().astype(np.int64)
-        remark = compare_secrets(secret, shown, fit.n_rows, released)
+        remarks = [compare_secrets(secret, shown, fit.n_rows, released)]
         held = _share_out(tasks, rows, everybody, len(secret))
         known = tasks.ask("records", _lost, [(bucket,) for bucket in held])
         if lost := sum(people for _, people in known):
@@ -434,6 +458,10 @@ def assess_parts(
                 "value. This is not a release of this cleartext: check that both contain the same "
                 "people and spell values alike."
             )
+        if register is not None:
+            inside = _all_registered(tasks, held, _counted(register))
+            remarks += [register.words, register.linkage(float(shown.sum()), float(inside))]
+            remarks += different_margins(skeleton, register.people, counts)
         best = _ideal(tasks, skeleton, totals, held)
         measured = [
             tasks.hold(f"measures {i}", _measured, bucket, best) for i, bucket in enumerate(held)
@@ -455,7 +483,7 @@ def assess_parts(
         gain=problem,
         records=sum(records for records, _ in known),
         buckets=len(held),
-        remarks=() if remark is None else (remark,),
+        remarks=tuple(remark for remark in remarks if remark is not None),
     )
 
 
@@ -477,6 +505,16 @@ def _read_people(
     chosen = replace(files, names=tuple(truth_columns(skeleton, files.names)))
     parts = parts_of(chosen)
     return [tasks.hold(f"people {i}", _people_of_file, part) for i, part in enumerate(parts)]
+
+
+def _all_registered(tasks: Tasks, held: Sequence[Any], people: _People) -> int:
+    """People in the cleartext who are also in the register, each bucket with its own."""
+    register, n = tasks.hold("register", _same_people, people), len(held)
+    own = [
+        register if n == 1 else tasks.hold(f"register for bucket {b}", _chosen, register, b, n)
+        for b in range(n)
+    ]
+    return sum(tasks.ask("registered", _registered, [*zip(held, own, strict=True)]))
 
 
 def _share_out(tasks: Tasks, rows: Sequence[Any], people: Sequence[Any], secrets: int) -> list[Any]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Ints, SmallCodes
-from anonbayes.domains import DomainsByColumn, object_array
+from anonbayes.domains import Domain, DomainsByColumn, object_array
 from anonbayes.errors import TableError, one_of
 from anonbayes.formats import count
 from anonbayes.hierarchies import Hierarchy
@@ -27,7 +27,7 @@ from anonbayes.tables.build import (
     open_source,
     vertical_parts,
 )
-from anonbayes.tables.evidence import Column, frozen
+from anonbayes.tables.evidence import Column, Evidence, frozen
 from anonbayes.tables.groups import Statistics, checked_weights, distinct_rows, tally
 from anonbayes.tables.sources import Source
 
@@ -554,3 +554,16 @@ def _spread(labels: Sequence[object], codes: SmallCodes) -> pd.Series:
     """Return the label of each row, in the type that the labels share."""
     typed = pd.Series(object_array(labels), dtype=object).infer_objects()
     return pd.Series(typed.array.take(codes))
+
+
+def only_domains(attributes: Iterable[Domain], secret: Domain) -> ReleasedTable:
+    """One-row release that carries nothing but domains."""
+    one = np.zeros(1, dtype=np.int64)
+    return ReleasedTable(
+        "horizontal",
+        secret.name,
+        {domain.name: Column(Evidence.exact(domain), one) for domain in attributes},
+        Column(Evidence.exact(secret), one),
+        one.astype(np.int32),
+        pd.RangeIndex(1),
+    )

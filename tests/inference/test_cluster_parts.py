@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.beliefs.register import Register, read_register
 from anonbayes.cluster import Tasks, local_client
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.fit import crossfit_posterior
 from anonbayes.inference.vertical import crossfit, left_out
+from anonbayes.inference.vertical import parts as parts_module
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.vertical.parts import fit_parts
 from anonbayes.inference.weights import Evidenced, crossfit_weights
@@ -132,7 +134,17 @@ def people_of(frames):
     return whole.drop(columns="g").sample(frac=1.0, random_state=3, ignore_index=True)
 
 
-def assessed_here(frames, **how):
+def others(n=3000):
+    """A register: for ages from 5 on, age and sex together tell more of the illness than alone."""
+    rng = np.random.default_rng(11)
+    ill = rng.integers(5, size=n)
+    age = np.where(rng.random(n) < 0.7, ill, rng.choice([5, 6, 7], n, p=[0.45, 0.45, 0.1]))
+    even = np.where(age < 5, rng.random(n) < 0.5, (ill + age) % 2 == 0)
+    names = [f"illness {s}" for s in ill]
+    return pd.DataFrame({"age": age, "sex": np.where(even, "f", "m"), "ill": names})
+
+
+def posterior_here(frames, register=None):
     """The same folds, everything in one place."""
     _, here = one_machine(frames)
     qit = pd.concat([q.assign(g=q["g"] + 1000 * i) for i, (q, _) in enumerate(frames)])
@@ -145,7 +157,14 @@ def assessed_here(frames, **how):
     table = ab.ReleasedTable.vertical(qit, st, group="g", sensitive="ill")
     weights = crossfit_weights(table, here)
     taken = Evidenced("weighted", resolve_prior(table), weights, False, here)
-    return crossfit_posterior(table, taken, (1, 10), 1).assess(people_of(frames), **how)
+    post = crossfit_posterior(table, taken, (1, 10), 1)
+    if register is None:
+        return post
+    return replace(post, register=Register.of(post, read_register(table, register)))
+
+
+def assessed_here(frames, register=None, **how):
+    return posterior_here(frames, register).assess(people_of(frames), **how)
 
 
 def assert_same_risk(found, here, tolerance=3e-6):
@@ -189,6 +208,76 @@ def test_people_in_parts_are_assessed_as_in_one_place(
     assert found.buckets > 1 if buckets > 1 else found.buckets == 1
     assert_same_risk(found, assessed_here(frames))
     assert "threatened" not in repr(found) and f"{len(people):,} people" in repr(found)
+
+
+def test_a_register_tells_what_it_tells_one_machine(client, tmp_path, monkeypatch):
+    parts, frames = write(tmp_path)
+    people, register = people_of(frames), others()
+    monkeypatch.setattr(summed, "BUCKET_BYTES", len(people.drop_duplicates()) * 5 * 16 / 3)
+    for i in range(2):
+        register.iloc[i::2].to_csv(tmp_path / f"others{i}.csv", sep=";", index=False)
+    found = fit_parts(
+        parts, **HOW, **QUICK, client=client, beliefs=tmp_path / "beliefs",
+        register=tmp_path / "others*.csv",
+    )  # fmt: skip
+    assert_alike(found, frames)  # weights and population are those of the release
+    here = posterior_here(frames, register)
+    assert (0, 1) in [lift.attributes for lift in here.register.lifts]
+    for one, two in zip(found.register.lifts, here.register.lifts, strict=True):
+        assert one.attributes == two.attributes
+        np.testing.assert_allclose(one.ratio, two.ratio, rtol=1e-6)
+    told = pd.concat([pd.read_parquet(path) for path in sorted((tmp_path / "beliefs").iterdir())])
+    (owned,) = here.ownership
+    np.testing.assert_allclose(told["probability"], owned.data, rtol=1e-6)
+    risk, same = found.assess(people, client=client), here.assess(people)
+    assert risk.buckets > 1
+    assert_same_risk(risk, same)
+    (without,) = posterior_here(frames).ownership
+    assert np.abs(owned.data - without.data).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet", "text", "dask"])
+def test_workers_count_the_people_of_a_register(client, fitted, tmp_path, kind):
+    fit, _ = fitted
+    register = given = others()
+    if kind == "dask":
+        given = pytest.importorskip("dask.dataframe").from_pandas(register, npartitions=3)
+    elif kind != "frame":
+        given = str(tmp_path / f"others*.{kind}")
+        for i in range(2):
+            half, path = register.iloc[i::2], tmp_path / f"others{i}.{kind}"
+            if kind == "parquet":
+                half.to_parquet(path)
+            else:
+                half.to_csv(path, sep=";", index=False)
+    domains = fit.parts.plan.domains
+    _, found = parts_module._read_register(fit.parts.counts, domains, given, client, ";")
+    shown = found.to_frame()[register.columns].astype(str)
+    expected = register.astype(str)
+    assert found.n_rows == len(register)
+    pd.testing.assert_series_equal(shown.value_counts(), expected.value_counts(), check_like=True)
+
+
+def test_people_who_are_in_the_register_are_linked(client, fitted, monkeypatch):
+    fit, frames = fitted
+    people = people_of(frames)
+    monkeypatch.setattr(summed, "BUCKET_BYTES", len(people.drop_duplicates()) * 5 * 16 / 3)
+    register = people.drop_duplicates()[5:]
+    here = posterior_here(frames, register)
+    held = replace(here.register, population=None)
+    risk = replace(fit, register=held).assess(people, client=client)
+    assert "linkage" in " ".join(risk.remarks)
+    assert risk.remarks == here.assess(people).remarks
+
+
+def test_a_register_of_other_columns_or_values_is_refused_before_the_fit(client, tmp_path):
+    parts, _ = write(tmp_path, (4, 4, 4))
+    for register, named in [
+        (others().drop(columns="sex"), "'sex'"),
+        (others().assign(age=99), r"Register.*'age'"),
+    ]:
+        with pytest.raises(ab.AnonbayesError, match=named):
+            fit_parts(parts, **HOW, **QUICK, client=client, register=register)
 
 
 def test_harm_and_other_people(client, fitted):

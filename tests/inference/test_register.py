@@ -12,7 +12,12 @@ import pytest
 from scipy.special import gammaln
 
 import anonbayes as ab
-from anonbayes.beliefs.register import RecordLift, Register, join_register, read_register
+from anonbayes.beliefs.register import (
+    RecordBelief,
+    RecordLift,
+    join_register,
+    read_register,
+)
 from anonbayes.errors import AnonbayesError, ModelError, PopulationWarning, TableError
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 
@@ -147,10 +152,8 @@ def test_what_a_register_tells_of_records_joins_the_evidence_of_a_group():
     layout = VerticalLayout(items, [0, 1, 2, 1, 0], [0, 3, 5], [2, 2], 3)
     score, ratio = rng.normal(size=(2, layout.n_cells)), rng.uniform(0.2, 3, (4, 3))
     lift = RecordLift((0, 1), np.arange(4), ratio, 1.0, 1.0, 0.1)
-    register = Register.__new__(Register)
-    object.__setattr__(register, "means", (np.ones((3, 2)), np.ones((3, 2))))
-    object.__setattr__(register, "lifts", (lift,))
-    owned = register.ownership(layout, np.array([0, 1]))(score).toarray()
+    told = RecordBelief(np.ones(3), (np.ones((3, 2)), np.ones((3, 2))), None, (lift,))
+    owned = told.ownership(layout, np.array([0, 1]))(score).toarray()
     for g, (first, last) in enumerate([(0, 3), (3, 5)]):
         own = np.array([0, 1, 2, 1, 0])[first:last]
         tables = [part[g] for part in layout.split(score)]

@@ -500,13 +500,15 @@ def vertical_spread(layout: VerticalLayout, lifts: Floats, pooling: Floats) -> l
     return [*map(lift_spread, layout.split(lifts), pooling, chance)]
 
 
-def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Floats:
+def left_out_ownership(
+    layout: VerticalLayout, fold: Ints, score: Floats, threads: int | None = None
+) -> Floats:
     """``P(item belongs to value)`` of every group under the scores of its fold.
 
     `score` (folds, n_cells) holds weighted log lifts, or ``log pi`` of a single population.
     """
     owner = np.zeros(layout.n_links)
-    Folds(layout, fold, None).judge(np.ascontiguousarray(score), owner)
+    Folds(layout, fold, threads).judge(np.ascontiguousarray(score), owner)
     return owner
 
 

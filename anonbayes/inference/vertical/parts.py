@@ -19,7 +19,9 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from anonbayes.arrays import Floats, Ints, starts_of
+from anonbayes.beliefs.register import RecordBelief, Register, read_register
 from anonbayes.cluster import Tasks, check_client
+from anonbayes.domains import Domain
 from anonbayes.errors import ModelError, TableError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
 from anonbayes.inference.vertical.crossfit import (
@@ -38,9 +40,10 @@ from anonbayes.inference.vertical.group_layout import (
 )
 from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold
 from anonbayes.io.files import make_folder, new_file
+from anonbayes.tables.build import count_records
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.readers import read_anatomy
-from anonbayes.tables.table import ReleasedTable
+from anonbayes.tables.table import ReleasedTable, only_domains
 
 if TYPE_CHECKING:
     from anonbayes.risk.summed import PartsAssessment
@@ -67,6 +70,9 @@ class PartsFit:
         Rounds of tasks, bytes of scores sent, and bytes of sums received.
     parts : PartsSource or None
         Where the parts are, and what was learned for each fold; needed by `assess`.
+    register : Register or None
+        Other people in clear, counted; who owns what and `assess` take them into account, while
+        weights, population and scores are those of the release.
     """
 
     weights: pd.DataFrame
@@ -79,6 +85,7 @@ class PartsFit:
     sent: int
     received: int
     parts: PartsSource | None = field(default=None, repr=False)
+    register: Register | None = field(default=None, repr=False)
 
     def assess(
         self,
@@ -114,14 +121,15 @@ class PartsFit:
             self, people, client=client, harm=harm, gain=gain, samples=samples, seed=seed, sep=sep
         )
 
-    def items_of_part(self, number: int) -> Items:
+    def items_of_part(self, number: int, told: RecordBelief | None = None) -> Items:
         """Compute an attacker's beliefs about the rows of a part, on the worker that reads it."""
         parts = self.parts
         if parts is None:
             raise ModelError("This fit does not know where its parts are; make it with fit_parts.")
         table = _read(parts.how, parts.paths[number])
         layout, plan = _layout(table, parts.plan.domains), parts.plan
-        owner = _owners(_stretch(None, table, plan, number, parts.first[number]), parts.score)
+        stretch = _stretch(None, table, plan, number, parts.first[number])
+        owned = _ownership(layout, stretch, parts.score, told)
         inverse, first, _ = distinct_rows(list(layout.items.T))
         rows, n = np.arange(layout.n_rows), len(first)
         same = csr_array((np.ones(len(rows)), (inverse, rows)), shape=(n, len(rows)))
@@ -132,7 +140,7 @@ class PartsFit:
         groups = csr_array((np.ones(len(rows)), (inverse, layout.groups)), shape=(n, shape[0]))
         return Items(
             layout.items[first].astype(np.int64),
-            (same @ layout.ownership(owner)).toarray(),
+            (same @ owned).toarray(),
             (groups @ share).toarray(),
         )
 
@@ -145,6 +153,7 @@ class PartsSource(NamedTuple):
     first: list[int]  # number of groups before each part
     plan: _Plan
     score: Floats
+    counts: dict[str, Ints]  # rows by value of each column
 
 
 class _Summary(NamedTuple):
@@ -224,21 +233,44 @@ def _owners(stretch: Stretch, score: Floats) -> Floats:
     return owner
 
 
+def _ownership(
+    layout: VerticalLayout, stretch: Stretch, score: Floats, told: RecordBelief | None
+) -> csr_array:
+    """Who owns what in a part, row by row, for somebody who is told more of whole records."""
+    if told is None:
+        return layout.ownership(_owners(stretch, score))
+    present = int(stretch.fold.max()) + 1  # a small part has the first folds only
+    return told.ownership(layout, stretch.fold, 1)(score[:present])
+
+
 def _owned(
     _: Any, stretch: Stretch, score: Floats, table: ReleasedTable, plan: _Plan, path: str | None
 ) -> Floats:
     """Expected counts of a part; ownership probabilities are written to a separate file."""
     owner = _owners(stretch, score)
     if path is not None:
-        owned = _layout(table, plan.domains).ownership(owner).tocoo()
-        groups = np.repeat(table.group_sizes.index.to_numpy(), table.group_sizes.to_numpy())
-        frame = pd.DataFrame({"group": groups[owned.row]})
-        for name, column in table.columns.items():
-            frame[name] = column.domain.decode(column.codes[owned.row])
-        frame[table.sensitive] = np.array(plan.domains[table.sensitive], dtype=object)[owned.col]
-        with new_file(Path(path)) as file:
-            frame.assign(probability=owned.data).to_parquet(file)
+        _write(table, plan, _layout(table, plan.domains).ownership(owner), path)
     return owned_counts(stretch.arrays, owner, stretch.n_cells)
+
+
+def _owned_by(
+    _: Any, table: ReleasedTable, plan: _Plan, number: int, first: int, score: Floats,
+    told: RecordBelief, path: str,
+) -> None:  # fmt: skip
+    """Write who owns what in a part, for somebody who has a register."""
+    stretch = _stretch(None, table, plan, number, first)
+    _write(table, plan, _ownership(_layout(table, plan.domains), stretch, score, told), path)
+
+
+def _write(table: ReleasedTable, plan: _Plan, ownership: csr_array, path: str) -> None:
+    owned = ownership.tocoo()
+    groups = np.repeat(table.group_sizes.index.to_numpy(), table.group_sizes.to_numpy())
+    frame = pd.DataFrame({"group": groups[owned.row]})
+    for name, column in table.columns.items():
+        frame[name] = column.domain.decode(column.codes[owned.row])
+    frame[table.sensitive] = np.array(plan.domains[table.sensitive], dtype=object)[owned.col]
+    with new_file(Path(path)) as file:
+        frame.assign(probability=owned.data).to_parquet(file)
 
 
 class Items(NamedTuple):
@@ -325,6 +357,17 @@ def _joint_domains(
     return domains
 
 
+def _read_register(
+    counts: Mapping[str, Ints], domains: Mapping[str, tuple[Any, ...]], register: Any, client: Any,
+    sep: str,
+) -> tuple[ReleasedTable, ReleasedTable]:  # fmt: skip
+    """Domains of the release, and the people of a register, counted where they are."""
+    *attributes, secret = (Domain(name, values) for name, values in domains.items())
+    skeleton, weight = only_domains(attributes, secret), "people of the register"
+    frame = count_records(register, weights=weight, sep=sep, client=client, progressbar=False)
+    return skeleton, read_register(skeleton, frame, weights=weight, counts=counts)
+
+
 def fit_parts(
     parts: Sequence[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
     *,
@@ -333,6 +376,7 @@ def fit_parts(
     client: Any,
     domains: Mapping[str, Any] | None = None,
     beliefs: str | os.PathLike[str] | None = None,
+    register: Any = None,
     folds: int | None = None,
     rounds: int = ROUNDS,
     seed: int = 0,
@@ -357,6 +401,9 @@ def fit_parts(
     beliefs : path, optional
         Directory (as seen by the workers) for ownership probabilities: one parquet file per part
         with group, attributes, sensitive value and probability, one line per item and value.
+    register : path, pattern, several of them, Dask or pandas dataframe, optional
+        Other people of the population in clear, as in `fit`: parquet, or text with the separator of
+        the parts. Workers count them; their distinct records come to the client.
     folds, rounds, seed : optional
         As in cross-fitting; groups are assigned to folds part by part.
     **reading
@@ -402,14 +449,30 @@ def fit_parts(
             for name, values in known.items()
         ]
         groups = np.array([s.groups for s in summaries])
+        by_name = dict(zip(known, counts, strict=True))
+        others = None
+        if register is not None:
+            others = _read_register(by_name, known, register, client, reading.get("sep", ";"))
         cells = CellShape()
         cells.sizes, cells.n_secrets = np.array([*map(len, counts[:-1])]), len(counts[-1])
         n_folds = check_folds(int(groups.sum()), cells, folds, rounds)
         base = np.log((counts[-1] + 1.0) / (counts[-1].sum() + len(counts[-1])))
         block = min(MAX_BLOCK, max(s.widest for s in summaries))
         plan = _Plan(known, base, block, n_folds, seed)
-        dealt = _PartFolds(tasks, plan, cells, counts, summaries, tables, files)
+        dealt = _PartFolds(tasks, plan, cells, counts, summaries, tables,
+                           files if others is None else [None] * len(files))  # fmt: skip
         found = fit_folds(dealt, np.ones(cells.n_cells), rounds)
+        score, first = found.left_out_lifts * found.weights[dealt.attribute], starts_of(groups)
+        held = None
+        if others is not None:
+            skeleton, people = others
+            means = tuple(cells.split(found.population))
+            held = Register(skeleton, people, found.secret_shares, means, found.weights)
+            if beliefs is not None:
+                shift = first.tolist()
+                jobs = [(table, plan, i, shift[i], score, held.told, files[i])
+                        for i, table in enumerate(tables)]  # fmt: skip
+                tasks.ask("beliefs", _owned_by, jobs)
     workers = dealt.workers
     assert workers is not None
     names, secrets, n = [*known][:-1], pd.Index(known[sensitive], name=sensitive), counts[-1].sum()
@@ -430,8 +493,6 @@ def fit_parts(
         rounds=workers.rounds,
         sent=workers.sent,
         received=workers.received,
-        parts=PartsSource(
-            paths, how, starts_of(groups)[:-1].tolist(), plan,
-            found.left_out_lifts * found.weights[dealt.attribute],
-        ),
-    )  # fmt: skip
+        parts=PartsSource(paths, how, first[:-1].tolist(), plan, score, by_name),
+        register=held,
+    )
