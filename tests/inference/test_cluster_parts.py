@@ -11,6 +11,7 @@ import pytest
 import anonbayes as ab
 from anonbayes.beliefs.register import Register, read_register
 from anonbayes.cluster import Tasks, local_client
+from anonbayes.errors import PopulationWarning
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.fit import crossfit_posterior
 from anonbayes.inference.vertical import crossfit, left_out
@@ -263,7 +264,8 @@ def test_people_who_are_in_the_register_are_linked(client, fitted, monkeypatch):
     people = people_of(frames)
     monkeypatch.setattr(summed, "BUCKET_BYTES", len(people.drop_duplicates()) * 5 * 16 / 3)
     register = people.drop_duplicates()[5:]
-    here = posterior_here(frames, register)
+    with pytest.warns(PopulationWarning, match="'age'"):
+        here = posterior_here(frames, register)
     held = replace(here.register, population=None)
     risk = replace(fit, register=held).assess(people, client=client)
     assert "linkage" in " ".join(risk.remarks)
