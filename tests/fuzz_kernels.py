@@ -55,7 +55,7 @@ from anonbayes.channels.registry import MECHANISMS  # noqa: E402
 from anonbayes.diagnostics.weiss import METHODS  # noqa: E402
 from anonbayes.errors import AnonbayesError  # noqa: E402
 from anonbayes.estimation import bayes  # noqa: E402
-from anonbayes.inference import workflow  # noqa: E402
+from anonbayes.inference import weight_kernels, workflow  # noqa: E402
 from anonbayes.inference.vertical import crossfit, joint_groups, lanes, left_out  # noqa: E402
 from tests.strict_sparse import check_indices  # noqa: E402
 
@@ -92,6 +92,11 @@ def attempt(function: Callable[..., Any], *arguments: Any, **settings: Any) -> A
         return function(*arguments, **settings)
 
 
+def limit(module: Any, name: str, value: float) -> contextlib.AbstractContextManager[Any]:
+    """Another limit of kernels, unless they are compiled: those are kept on disk."""
+    return mock.patch.object(module, name, value) if WATCHED else contextlib.nullcontext()
+
+
 def ask(post: ab.Posterior | None, clear: pd.DataFrame, rng: random.Random) -> None:
     """Everything that is asked of a posterior."""
     if post is None:
@@ -121,14 +126,18 @@ def horizontal(rng: random.Random) -> None:
         options["channels"] = {"s": channel}
     table = ab.ReleasedTable.horizontal(released, "s", **options)
     method = rng.choice(["auto", "auto", "gibbs"])
-    post = attempt(
-        ab.fit, table, alpha=rng.choice(WEIGHTS), beta=rng.choice([*WEIGHTS, None, None]),
-        method=method,
-        step=rng.choice([None, "counts"]) if method == "gibbs" else None,
-        evidence=rng.choice(["independent", "weighted"]), seed=rng.randrange(99),
-        register=clear.iloc[: rng.randint(1, len(clear))] if rng.random() < 0.4 else None,
-        keep_cleartext=rng.random() < 0.3, **SHORT,
-    )  # fmt: skip
+    settings: dict[str, Any] = {
+        "alpha": rng.choice(WEIGHTS),
+        "beta": rng.choice([*WEIGHTS, None, None]),
+        "method": method,
+        "step": rng.choice([None, "counts"]) if method == "gibbs" else None,
+        "evidence": rng.choice(["independent", "weighted"]),
+        "seed": rng.randrange(99),
+        "register": clear.iloc[: rng.randint(1, len(clear))] if rng.random() < 0.4 else None,
+        "keep_cleartext": rng.random() < 0.3,
+    }
+    with limit(weight_kernels, "WIDE", rng.choice([0, weight_kernels.WIDE])):
+        post = attempt(ab.fit, table, **settings, **SHORT)
     ask(post, clear, rng)
 
 
@@ -145,15 +154,11 @@ def vertical(rng: random.Random) -> None:
         ladder = {"temperatures": 3} if step == "tempered" else {}
         how = {"evidence": "weighted"} if step == "weighted" else {"step": step}
         # Larger groups are taken in pieces, or their orders are drawn; numbers too small for
-        # products are rare. Compiled kernels, which are kept on disk, must not hold other limits.
+        # products are rare.
         with (
             mock.patch.object(crossfit, "MAX_BLOCK", 4),
-            mock.patch.object(left_out, "SAFE_SCORE", rng.choice([0.0, left_out.SAFE_SCORE]))
-            if WATCHED
-            else contextlib.nullcontext(),
-            mock.patch.object(lanes, "TINY", rng.choice([lanes.TINY, 1e6]))
-            if WATCHED
-            else contextlib.nullcontext(),
+            limit(left_out, "SAFE_SCORE", rng.choice([0.0, left_out.SAFE_SCORE])),
+            limit(lanes, "TINY", rng.choice([lanes.TINY, 1e6])),
         ):
             post = attempt(
                 ab.fit, table, beta=rng.choice(WEIGHTS), seed=rng.randrange(99),

@@ -21,6 +21,7 @@ from scipy import sparse
 import anonbayes as ab
 from anonbayes.channels.numbers import MeanEstimate
 from anonbayes.inference.vertical.parts import PartsFit
+from anonbayes.risk.summed import PartsAssessment
 
 ROOMS = (ab, ab.budgets, ab.pie, ab.reidentify, ab.nonstochastic, ab.anonymize, ab.datasets)
 INPUTS = {
@@ -29,7 +30,7 @@ INPUTS = {
     # Parts of results that are looked at through them.
     "Bound", "Codes", "DirichletTree", "Model", "Naming", "Ratios", "Records",
     "ReportEvidence", "Symbols", "PersonalChannel", "ErrorBound",
-    "Scaled", "Attributes", "PaddedSets",
+    "Scaled", "Attributes", "PaddedSets", "Items",
 }  # fmt: skip
 DOMAIN = ab.Domain("x", list("abc"))
 RESPONSE = ab.RandomizedResponse(DOMAIN, 1.0)
@@ -45,6 +46,14 @@ def fitted():
 
 def assessed():
     return fitted().assess(ab.datasets.load("table1"))
+
+
+def summed():
+    risk = assessed()
+    scores, gain = risk.belief_scores, risk.gain
+    return PartsAssessment(
+        risk.summary, risk.standard_errors, scores, risk.faithfulness, gain, records=8, buckets=1
+    )
 
 
 def loaded(name):
@@ -67,6 +76,7 @@ MADE = {
     "PartsFit": lambda: PartsFit(
         pd.DataFrame({"weight": [0.5]}), pd.Series([1.0]), {}, pd.Series([-1.0]), 4, 2, 3, 8, 8
     ),
+    "PartsAssessment": summed,
     "ReleasedTable": lambda: loaded("table1_recoded"),
     "RiskAssessment": assessed,
     "Comparison": lambda: ab.compare({"one": assessed(), "two": assessed()}),

@@ -25,6 +25,7 @@ from anonbayes.beliefs.victims import Victims, by_secret, same_values
 from anonbayes.beliefs.worlds import Worlds, list_worlds
 from anonbayes.domains import Domain, plain
 from anonbayes.errors import TableError, one_of
+from anonbayes.formats import count
 from anonbayes.inference.vertical.group_layout import VerticalLayout, layout_of
 from anonbayes.inference.vertical.joint_groups import (
     Edition,
@@ -146,7 +147,7 @@ def _secrets_by_key(posts: Sequence[Posterior], keys: Sequence[Ints], number: in
             f"Row {line} of release 1 and row {row[line]} of release {number + 1} have the same "
             f"key, but there {first.sensitive!r} is {shown!r}, which is not among the values of "
             f"group {plain(first.group_labels[group_of])!r} of release 1 "
-            f"({len(wrong):,} such rows)."
+            f"({count(len(wrong), 'such row')})."
         )
     for name in set(first.columns) & set(other.columns):
         column = first.columns[name]
@@ -453,7 +454,7 @@ def _check_secrets(first: ReleasedTable, table: ReleasedTable, row: Ints, number
         raise TableError(
             f"Row {wrong[0]} of release 1 and row {row[wrong[0]]} of release {number} have the "
             f"same key, but {first.sensitive!r} is {str(one[wrong[0]])!r} in one and "
-            f"{str(two[row[wrong[0]]])!r} in the other ({len(wrong):,} such rows)."
+            f"{str(two[row[wrong[0]]])!r} in the other ({count(len(wrong), 'such row')})."
         )
 
 

@@ -27,8 +27,8 @@ from anonbayes.tables.table import ReleasedTable
 def log_gamma_draw(a, rng):  # type: ignore[no-untyped-def]
     """Logarithm of a gamma variable of shape a, safe for shapes far below one.
 
-    A gamma variable of shape a < 1 is one of shape a + 1 times U^(1/a); in logarithms nothing
-    nothing underflows.
+    A gamma variable of shape a < 1 is one of shape a + 1 times U^(1/a); in logarithms, nothing
+    underflows.
     """
     if a < 1.0:
         return np.log(rng.standard_gamma(a + 1.0)) - rng.standard_exponential() / a

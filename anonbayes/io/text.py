@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.formats import count
 
 AUTO = "auto"
 """Separator that is detected from the first line."""
@@ -402,7 +403,7 @@ def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = No
         n = int(empty.sum() if people is None else people[empty].sum())
         row = row_name(column.index, int(empty.argmax()))
         raise TableError(
-            f"Column {column.name!r}, {row}: the cell is empty ({n} such rows). Fill it. "
+            f"Column {column.name!r}, {row}: the cell is empty ({count(n, 'such row')}). Fill it. "
             f"{advice}".rstrip()
         )
     return column

@@ -18,6 +18,7 @@ from anonbayes.beliefs.register import different_margins
 from anonbayes.beliefs.victims import BATCHES, Victims
 from anonbayes.cluster import check_client, run_tasks, slots
 from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.formats import count
 from anonbayes.io.text import pandas_frame
 from anonbayes.nonstochastic.relations import GroupLeakage, table_leakage
 from anonbayes.risk.assessment import WEIGHT, RiskAssessment, weight_name
@@ -197,9 +198,9 @@ def _refuse(truth: Truth, lost: list[tuple[_Block, _Lost]]) -> None:
     rows = int(truth.pair_count[pairs].sum())
     what = "with its sensitive value" if how.otherwise else "whatever its sensitive value"
     raise TableError(
-        f"Row {row} of the cleartext matches no row of the release ({what}; {rows} such rows). "
-        "This is not a release of this cleartext: check that both contain the same people and "
-        "spell values alike."
+        f"Row {row} of the cleartext matches no row of the release ({what}; "
+        f"{count(rows, 'such row')}). This is not a release of this cleartext: check that both "
+        "contain the same people and spell values alike."
     )
 
 

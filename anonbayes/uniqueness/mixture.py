@@ -29,6 +29,7 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
+from anonbayes.inference.dirichlet import log_gamma_draw
 from anonbayes.tables.evidence import Evidence
 
 POOLING_MEAN, POOLING_SD = math.log(3.0), 1.5
@@ -238,15 +239,6 @@ def part_counts(counts: Floats, records: SampleRecords) -> Floats:
             mass = counts[c, first] if last == first + 1 else sums[c, last] - sums[c, first]
             out[c, s] = mass if mass > 1e-9 else 0.0
     return out
-
-
-@njit(cache=True, nogil=True)
-def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
-    """Draw the logarithm of a gamma variable, without underflow for small shapes."""
-    if shape >= 0.5:
-        return np.log(rng.standard_gamma(shape))
-    # -Exponential is the logarithm of a uniform variable that is never zero
-    return np.log(rng.standard_gamma(shape + 1.0)) - rng.standard_exponential() / shape
 
 
 @njit(cache=True, nogil=True)

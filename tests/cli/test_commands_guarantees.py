@@ -89,7 +89,7 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--gamma", 0.5], "gamma=0.5 must lie between 1"),
+        (["--gamma", 0.5], "gamma=0.5 must be between 1"),
         (["--rule", "magic"], "--rule 'magic' is not valid"),
         (["--users", 9999, "--coverage", "each"], "'simultaneous', 'pointwise'"),
         (["--rule", "posterior"], "these do: worst_case, counts"),

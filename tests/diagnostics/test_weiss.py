@@ -226,9 +226,9 @@ def test_blocks_of_rows_meet(rows):
 @pytest.mark.parametrize(
     ("data", "kwargs", "message"),
     [
-        (SHORT, {"segments": 1}, "segments=1 is neither"),
+        (SHORT, {"segments": 1}, "segments=1 must be 'chains' or an integer"),
         (SHORT, {"segments": 4}, "leave 1 draws each"),
-        (SHORT, {"segments": "chain"}, "segments='chain' is neither"),
+        (SHORT, {"segments": "chain"}, "segments='chain' must be 'chains' or an integer"),
         (SHORT[:1], {"segments": "chains"}, "only one"),
         (SHORT, {"method": "pearson"}, "choose one of 'weiss'"),
         (SHORT, {"segments": 2, "simulations": 0}, "simulations=0"),

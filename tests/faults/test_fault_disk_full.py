@@ -16,7 +16,7 @@ from anonbayes.errors import FileError
 from anonbayes.io import files
 from anonbayes.reporting.page import render
 
-MESSAGE = r"{}' could not be written: No space left on device \([\d.,]+ MB free in .*Make room"
+MESSAGE = r"{}' could not be written: No space left on device \([\d.,]+ MB free in .*Free some"
 
 
 @pytest.fixture(scope="module")

@@ -298,8 +298,8 @@ def test_the_report_says_which_evidence_and_why(post):
     from anonbayes.reporting.page import render
 
     page = render(post, post.assess(people()))
-    assert "evidence is weighted" in page and "better by more than its standard error" in page
-    assert "What each attribute says" in page and "Held-out scores" in page
+    assert "Evidence is weighted" in page and "better by more than its standard error" in page
+    assert "What each attribute tells" in page and "Held-out scores" in page
     assert "evidence=&#39;weighted&#39;" in page
     plain = ab.fit(
         post.table, evidence="independent", draws=20, chains=2, seed=1, progressbar=False

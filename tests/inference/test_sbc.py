@@ -62,7 +62,7 @@ def test_draws_under_another_prior_are_noticed(monkeypatch):
 
 
 def test_what_cannot_be_simulated():
-    with pytest.raises(ModelError, match="secrets are known"):
+    with pytest.raises(ModelError, match="needs sensitive values in clear"):
         ab.sbc(latent(), evidence="weighted")
     with pytest.raises(AnonbayesError, match="simulations"):
         ab.sbc(nested(), simulations=0)

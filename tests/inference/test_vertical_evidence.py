@@ -174,7 +174,7 @@ def test_file_keeps_everything(post, tmp_path):
 
 def test_choices_that_do_not_go_together(released, post):
     table, people, _ = released
-    with pytest.raises(ModelError, match="step belongs to the chains"):
+    with pytest.raises(ModelError, match="step is a setting of the chains"):
         ab.fit(table, evidence="weighted", step="block")
     with pytest.raises(ModelError, match="is only available with evidence='weighted'"):
         ab.fit(table, evidence="independent", method="crossfit")

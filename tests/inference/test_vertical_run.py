@@ -69,7 +69,7 @@ def test_state_after_a_run_belongs_to_the_table():
     other = VerticalLayout([[0], [1]], [0, 1], [0, 2], [2], 2)
     with pytest.raises(ModelError, match="one item per row"):
         run_vertical(other, step="collapsed", draws=1, tune=0, resume=state)
-    with pytest.raises(ModelError, match="'collapsed' chain"):
+    with pytest.raises(ModelError, match="belongs to step='collapsed'"):
         run_vertical(LAYOUT, step="block", draws=1, tune=0, resume=state)
 
 

@@ -193,14 +193,14 @@ def test_an_attacker_below_random_worlds_is_called_so(misled):
     assert risk.scores.loc["attacker", "log_loss"] > risk.scores.loc["random_worlds", "log_loss"]
     assert risk.belief_scores.below_random_worlds
     assert risk.text.startswith("The attacker's beliefs score worse")
-    assert "cannot be relied on" in risk.measures.loc["max_Ti", "caution"]
+    assert "therefore unreliable" in risk.measures.loc["max_Ti", "caution"]
     assert risk.measures.loc["GT_A", "caution"] == ""
     page = render(post, risk)
     first = page.split('<div class="points">')[0]
     assert "score worse" in first and "unreliable" in first
     for section in ("measures", "rows", "pictures"):
         part = page.split(f'<section id="{section}">')[1].split("</section>")[0]
-        assert "Relative threats are not to be relied on" in part
+        assert "Do not rely on the relative threats" in part
     inference = risk.wp29()[2]
     assert "as sure of it" not in inference.finding
     assert "largest relative threat (max_Ti), unreliable" in inference.figures

@@ -181,7 +181,7 @@ def test_a_person_outside_the_release_is_named(engine, people, large, tmp_path):
     table = ab.ReleasedTable.horizontal(shown, "ill", domains={"age": ["30", "31", "32", "33"]})
     post = ab.fit(table, seed=1, draws=20, progressbar=False)
     found = read(table, tmp_path / "people.csv", engine, large)
-    with pytest.raises(AnonbayesError, match=rf"Row {odd[0]} of the .*; {len(odd)} rows like this"):
+    with pytest.raises(AnonbayesError, match=rf"Row {odd[0]} of the .*; {len(odd)} such rows"):
         found.assess(post)
 
 
