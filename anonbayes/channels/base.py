@@ -353,10 +353,10 @@ class Channel(Mechanism, ABC):
             * ``"bayes"``: posterior draws under a Dirichlet prior whose weight is learned unless
               `alpha` or `prior_weight` is given (`draws`, `tune`, `chains`, `thin`, `seed`); `p` is
               the posterior mean;
-            * ``"empirical"``: unbiased, may be negative (pure channels); * ``"norm_sub"``: the
-            distribution nearest to the empirical estimate (pure channels); * ``"threshold"``: only
-            significant empirical estimates, with the remainder spread evenly
-              (`alpha`, `remainder`; pure channels);
+            * ``"empirical"``: unbiased, may be negative (pure channels);
+            * ``"norm_sub"``: the distribution nearest to the empirical estimate (pure channels);
+            * ``"threshold"``: only significant empirical estimates, with the remainder spread
+              evenly (`alpha`, `remainder`; pure channels);
             * ``"shrinkage"``: posterior means under a prior learned from all counts (`iterations`;
               pure channels), almost as fast as the empirical estimate. With at least a hundred
               values and noise larger than most shares, it and ``"threshold"`` were the most
