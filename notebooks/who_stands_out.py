@@ -30,7 +30,7 @@ import pandas as pd
 import anonbayes as ab
 
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
-draws = 40 if short else 500
+draws = 40 if short else 300
 
 rng = np.random.default_rng(1)
 size = 20_000

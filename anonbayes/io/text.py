@@ -325,7 +325,7 @@ def _clear_errors(file: Path, sep: str, encoding: str = UTF_8) -> Iterator[None]
         raise TableError(f"{str(file)!r} is not {encoding} text; try another encoding.") from None
     except pd.errors.EmptyDataError:
         raise TableError(f"{str(file)!r} is empty.") from None
-    except (pd.errors.ParserError, ValueError) as error:
+    except (pd.errors.ParserError, csv.Error, ValueError) as error:
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip().rstrip(".")
         raise TableError(f"{str(file)!r} is not a table separated by {sep!r}: {reason}.") from None
 

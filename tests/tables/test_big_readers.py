@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import anonbayes as ab
 from anonbayes.cluster import local_client
+from anonbayes.errors import TableError
+from anonbayes.io.text import read_csv_parts
 from anonbayes.tables import build, counting
 from anonbayes.tables.groups import given_groups
 
@@ -439,3 +441,11 @@ def test_count_records_of_files(tmp_path):
     for engine in ("pandas", "duckdb", "dask"):
         found = ab.count_records(tmp_path, ["age", "ill"], engine=engine, progressbar=False)
         pd.testing.assert_frame_equal(found, want, check_dtype=False)  # texts: object or str
+
+
+def test_a_quote_that_is_never_closed_is_named(tmp_path):
+    """pandas reads separators beyond ASCII in Python, whose errors are those of `csv`."""
+    file = tmp_path / "open.csv"
+    file.write_text('a§b\n1§2\n"3§4\n', encoding="utf-8")
+    with pytest.raises(TableError, match=r"open\.csv' is not a table separated by '§'"):
+        list(read_csv_parts(file, sep="§", rows=1))
